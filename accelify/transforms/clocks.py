@@ -30,7 +30,6 @@ from functools import partial
 from accelify.analysis.files.clock_texts import ClockTexts, is_text_of_time
 from accelify.analysis.files.effect_sites import TERMINAL
 from accelify.analysis.files.folders import folder_made, makes_folder
-from accelify.analysis.files.free_names import gives_free_name
 from accelify.analysis.files.numbered_folders import gives_numbered
 from accelify.analysis.files.writer_folders import opens_log
 from accelify.analysis.planning.anchors import node_of
@@ -276,12 +275,10 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                 continue
             paths = [path for making in made if (path := folder_made(making)) is not None]
             listing = gives_numbered(callee, paths, partial(context.effects.qualname, module, callee))
-            search = gives_free_name(callee) if listing is None else None
-            if listing is None and search is None:
+            if listing is None:
                 continue
-            named = "numbered by what lies there" if listing is not None else "of the first name that is free"
-            where = _where(module, listing or search or call)
-            message = f"every process would make a folder of its own, {named} ({where})"
+            where = _where(module, listing)
+            message = f"every process would make a folder of its own, numbered by what lies there ({where})"
             stmt, accelerator = tree.statement(call), context.accelerator(call)
             edits: list[Edit] = []
             if (
@@ -300,8 +297,6 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
                     agreement_import(context, stmt),
                 ]
                 context.claim(call)
-            if not edits and listing is None:
-                continue  # reported with the function that writes
             advice = "" if edits else f": after the Accelerator, {ADVICE}"
             yield context.change(CLOCK, call, f"{message}{advice}", edits)
             break

@@ -28,7 +28,6 @@ from accelify.analysis.files.effect_sites import (
 )
 from accelify.analysis.files.folders import makings
 from accelify.analysis.files.found_effects import Effects
-from accelify.analysis.files.free_names import free_name_of
 from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log, by_default
 from accelify.analysis.files.reading_calls import READING
@@ -124,11 +123,8 @@ def left(context: Context) -> Iterator[Change]:
         if in_turns:
             continue
         if guardable and made and all(s.missing for s in made) and not effects.lists:
-            if (
-                context.runs_everywhere(stmt)
-                and not (context.meets_others(stmt) or _runs_model(context, call))
-                # Who comes later finds it taken, and makes another one.
-                and not _own_folder(context, call)
+            if context.runs_everywhere(stmt) and not (
+                context.meets_others(stmt) or _runs_model(context, call)
             ):
                 context.guarded.add(stmt)
                 guard = PutUnder(stmt, stmt, f"with {accelerator}.main_process_first():")
@@ -138,28 +134,12 @@ def left(context: Context) -> Iterator[Change]:
         if stmt not in context.guarded:
             if any(s.kind == FOLDERS and not s.missing for s in sites):
                 reason += "; where one has made its folder, the others can fail"
-            reason += _own_folder(context, call)
             if any(s.deletes and not s.missing for s in sites):
                 reason += "; each deletes what those before it have written"
             if made:
                 yield context.change(ELSEWHERE, call, f"{_does(made)} on every process: {reason}")
             yield from _emptied(context, call, begun)
     yield from _printed(context, loud)
-
-
-def _own_folder(context: Context, call: ast.Call) -> str:
-    """The message for a function that makes a folder with the first free name."""
-    script = context.script
-    for callee in in_order(script.callees(call)):
-        found = free_name_of(script, callee)
-        if found is not None:
-            module = script.interpreter.module_of(found[0])
-            file = module.path.name if module.path is not None else "another module"
-            return (
-                f"; it looks for a folder that is not there yet ({file}, line {found[1].lineno}), and each process can "
-                "come to one of its own: let the main process look for it, and broadcast_object_list([...])[0] tell all"
-            )
-    return ""
 
 
 def _printed(context: Context, loud: list[tuple[ast.Call, list[Site]]]) -> Iterator[Change]:

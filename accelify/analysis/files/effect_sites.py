@@ -11,6 +11,7 @@ from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.tolerated import goes_on
 from accelify.analysis.syntax import (
+    Tree,
     call_argument,
     call_keyword,
     calls_in,
@@ -97,12 +98,22 @@ def asks_first(module: Module, call: ast.Call, *, deletes: bool = False) -> bool
             words |= names_in(test)
             if words & {"exists", "isdir", "is_dir", "isfile"}:
                 if not (deletes and _runs_on_no(ancestor, child) == _is_denied(test)):
-                    return True
+                    return not _searches(module.tree, ancestor)
         if isinstance(ancestor, ast.Try) and not deletes:
             # In a handler it is made where it could not be read.
             if goes_on(ancestor) or not any(child is s for s in ancestor.body):
                 return True
         child = ancestor
+    return False
+
+
+def _searches(tree: Tree, question: ast.AST) -> bool:
+    """Whether the first name that is free ends a loop: who comes later finds it taken, and makes another one."""
+    if not isinstance(question, ast.If) or not isinstance(question.body[-1], (ast.Return, ast.Break)):
+        return False
+    for ancestor in tree.ancestors(question):
+        if isinstance(ancestor, (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)):
+            return isinstance(ancestor, (ast.For, ast.While))
     return False
 
 
