@@ -114,7 +114,7 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
     positional = call.args[1:] if direct else call.args
     several = direct and _is_several(context, backward.loss)
     names = ["gradient", "retain_graph", "create_graph", "inputs"]
-    if several and positional and are_none(context.script, positional[0]):
+    if several and positional and are_none(positional[0]):
         positional, names = positional[1:], names[1:]
     prefixes = [f"{name}=" for name, _ in zip(names, positional, strict=False)] + [""] * len(call.keywords)
     rest: list[ast.expr | ast.keyword] = [*positional, *call.keywords]

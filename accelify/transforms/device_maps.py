@@ -15,7 +15,6 @@ from accelify.analysis.devices.device_names import names_cpu
 from accelify.analysis.devices.selected import ReachedElsewhere
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.statements.option_defaults import constants_in
 from accelify.analysis.syntax import call_keyword, is_constant
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -93,9 +92,6 @@ def _spreads(context: Context, value: ast.expr) -> bool:
         return False  # that of the Accelerator, or of another model
     if isinstance(value, ast.Dict):
         return not all(is_constant(one, "cpu") or _is_of_process(one) for one in value.values)
-    if isinstance(value, ast.Name):
-        known = constants_in(context.script.module_of(value), value)
-        return value.id not in known or known[value.id] not in (None, "cpu")
     return True
 
 

@@ -25,7 +25,6 @@ from accelify.analysis.files.asked_paths import (
 )
 from accelify.analysis.files.effect_sites import ASKING, makes_folder_again
 from accelify.analysis.files.folders import folder_made, folders_asked_for, makes_folder
-from accelify.analysis.files.only_written import is_only_written
 from accelify.analysis.files.opened_paths import opened_path
 from accelify.analysis.files.read_later import ReadLater
 from accelify.analysis.files.sample_files import writes_own
@@ -354,9 +353,7 @@ def _left_open(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call)
         mode = call_argument(call, 1 if opened is None else 0, "mode")
         plain = (name in _STREAMS or opened is not None) and isinstance(mode, ast.Constant)
-        plain = plain and (
-            "+" not in str(getattr(mode, "value", "")) or is_only_written(context.script, call)
-        )
+        plain = plain and "+" not in str(getattr(mode, "value", ""))
         again = read_back(context, [stmt])
         if accelerator is None:
             if not is_never_run(context.script, call) and not context.tree.is_within(stmt, context.reported):

@@ -25,7 +25,6 @@ from typing import TypeAlias
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.homes import caller_of, class_value, function_of
 from accelify.analysis.scopes import Scope
-from accelify.analysis.statements.headers import Default, movable_default
 from accelify.analysis.syntax import Tree, calls_in, dotted
 from accelify.analysis.values import Class, Imported
 from accelify.findings import Severity
@@ -200,10 +199,6 @@ def _scope_edits(context: Context, scope: Scope, places: _Places) -> list[Edit]:
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
     edits.append(_parameter(function, optional))
     for call in context.script.callers(function):
-        default = movable_default(context.script, call)
-        if default is not None:
-            edits += _made_in_the_body(context, call, default, optional)
-            continue
         accelerator = NAME if _hands_to_base(context, call, places) else context.accelerator(call)
         if accelerator is None:
             raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
@@ -253,21 +248,6 @@ def _is_literal(text: str) -> bool:
     except (ValueError, SyntaxError):
         return False
     return True
-
-
-def _made_in_the_body(context: Context, call: ast.Call, default: Default, optional: bool) -> list[Edit]:
-    """`def f(loss=Mean()):` as `def f(loss=None):`, with the default in its first lines, which know the Accelerator.
-
-    Raises:
-        EditError: the Accelerator is not known there either, or the text does not fit on a separate line.
-    """
-    tree, first = context.tree, _first(default.function)
-    accelerator = NAME if _name(default.function) == "__init__" else context.accelerator(first)
-    if accelerator is None or not tree.own_line(first) or default.value.lineno != default.value.end_lineno:
-        raise verbs.EditError(f"the Accelerator cannot be handed over in line {tree.line_of(call)}")
-    value = verbs.written(tree, default.value, [_argument(call, accelerator, optional)])
-    lines = (f"if {default.name} is None:", f"    {default.name} = {value}")
-    return [verbs.replace(default.value, "None"), InsertBefore(first, lines, order=-59)]
 
 
 def _name(function: Scope) -> str:

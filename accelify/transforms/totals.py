@@ -35,7 +35,6 @@ from accelify.analysis.metrics.figures import (
 from accelify.analysis.metrics.set_divisors import SetDivisors
 from accelify.analysis.metrics.set_numbers import is_set
 from accelify.analysis.metrics.undivided import shown_undivided
-from accelify.analysis.metrics.windows import is_over_window
 from accelify.analysis.syntax import children, dotted, names_in, target_names, text_of, walk
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -227,6 +226,14 @@ class _Totals:
                 return None if elsewhere else outer
         return None
 
+    def _is_pass(self) -> bool:
+        """Whether the loop takes its batches from a loader itself: a window of batches that were drawn before it has as
+        many on each process, while of a whole pass each has its part."""
+        parts = () if isinstance(self.loop, ast.While) else walk(self.loop.iter)
+        return isinstance(self.loop, ast.While) or any(
+            isinstance(n, ast.expr) and self.script.is_a(n, v.LOADER, v.ITERATOR) for n in parts
+        )
+
     @property
     def splits_batches(self) -> bool:
         """Whether every process has its part of each batch, and so as many batches as one process alone."""
@@ -280,9 +287,7 @@ class _Totals:
         by = list(divisors(self.script, self.loop, place.text))
         whole = bool(by) and all(counts_all(self.script, d) or text_of(d) in counters for d in by)
         whole = whole or self.set_divisors.divide(place.text, added)
-        undivided = not by and shown_undivided(self.script, self.loop, place.text)
-        # A process's accumulation window has as many batches as the script's.
-        undivided = undivided and not is_over_window(self.script, self.loop)
+        undivided = not by and shown_undivided(self.script, self.loop, place.text) and self._is_pass()
         if not (whole or undivided):
             return kind
         if self.home(place) is None:

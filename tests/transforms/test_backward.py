@@ -231,15 +231,6 @@ def test_losses_without_gradients_of_their_own(gradients: str, given: str) -> No
     )
 
 
-def test_a_list_that_only_none_goes_into() -> None:
-    before = "losses = [loss, model(x).mean()]\nnone = []\nfor _ in losses:\n    none.append(None)\n"
-    check_transformed(
-        "update",
-        f"{before}torch.autograd.backward(losses, none)",
-        f"{before}accelerator.backward(sum(losses))",
-    )
-
-
 @pytest.mark.parametrize("gradients", ["[torch.ones(()), None]", "given", "[None] + given"])
 def test_losses_with_gradients_of_their_own_are_left(gradients: str) -> None:
     update = f"given = [loss.detach()]\ntorch.autograd.backward([loss, loss], {gradients})"

@@ -90,32 +90,6 @@ def shown(folder: Path) -> str:
     return run.stdout
 
 
-def test_a_default_is_made_in_the_body(tmp_path: Path) -> None:
-    found = converted(tmp_path)
-    assert found["main"].status == "converted", found["main"].reason
-    runner = found["runner"].new_text
-    assert "    def __init__(self, accelerator, model, cost=None, rate=0.1):\n" in runner
-    assert (
-        "        self.accelerator = accelerator\n        if cost is None:\n"
-        "            cost = Squares(accelerator)\n        self.model" in runner
-    )
-    after = shown(tmp_path)
-    for name, text in (("costs", COSTS), ("runner", RUNNER.replace("{parameter}", "cost=Squares()"))):
-        (tmp_path / f"{name}.py").write_text(text)
-    (tmp_path / "main.py").write_text(MAIN.format(lines=ONCE))
-    assert shown(tmp_path) == after
-
-
-def test_a_default_of_another_method_asks_the_object(tmp_path: Path) -> None:
-    runner = RUNNER.replace("self.model, self.cost = model, cost", "self.model = model")
-    runner = runner.replace("def run(self, batches):", "def run(self, batches, *, cost=Squares()):")
-    found = converted(tmp_path, runner=runner.replace("{parameter}", "name=1").replace("self.cost.", "cost."))
-    text = found["runner"].new_text
-    assert "def run(self, batches, *, cost=None):" in text
-    assert "        if cost is None:\n            cost = Squares(self.accelerator)\n" in text
-    shown(tmp_path)
-
-
 @pytest.mark.parametrize(
     "lines",
     [

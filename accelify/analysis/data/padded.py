@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import collating
@@ -43,14 +42,10 @@ def not_by_samples(script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: s
         loop: over the batches.
         loaders: that it reads.
     """
-    several = sorted(loaders, key=Entity.place)
-    reasons = [_unlike(script, loader) for loader in several]
+    reasons = [_unlike(script, loader) for loader in sorted(loaders, key=Entity.place)]
     found = next((why for why in reasons if why is not None), None)
     if found is not None:
-        if None not in reasons:
-            return found
-        # The loader of another branch speaks for that branch alone.
-        return f"{_in_one_case(script, several[reasons.index(found)])}{found}"
+        return found
     cut = _cut_in_time(loop)
     return f"`{cut}` leaves out steps in time, which is the first dimension of its batches" if cut else None
 
@@ -67,16 +62,6 @@ def _unlike(script: ScriptModel, loader: Entity) -> str | None:
     if _gives_lists(script, loader):
         return "its batches hold lists, with an entry for each sample"
     return SINGLE if _is_single(script, loader) else None
-
-
-def _in_one_case(script: ScriptModel, loader: Entity) -> str:
-    """Which of several loaders a reason is of: `where it is the loader of data.py, line 12, `."""
-    module, site = loader.module, loader.site
-    if module is None or site is None:
-        return "in one of several cases "
-    tree = script.tree if module in script.modules else module.tree
-    path, line, _ = tree.place(site)
-    return f"where it is the loader of {Path(path).name}, line {line}, "
 
 
 def _puts_time_first(padding: ast.Call) -> bool:

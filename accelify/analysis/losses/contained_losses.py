@@ -170,10 +170,9 @@ class ContainedLosses:
         elif isinstance(value, ast.Call):
             for function, results in self.run(value, module, scope):
                 for result in results:
-                    parts = parts_of(result, function.module.tree, function.scope)
-                    part = parts[at] if at < len(parts) else None
-                    if part is not None:
-                        yield part, function.module, function.scope
+                    for part in parts_of(result, function.module.tree, function.scope)[at : at + 1]:
+                        if part is not None:
+                            yield part, function.module, function.scope
 
     def gone_through(self, name: ast.Name, module: Module) -> ast.expr | None:
         """The container that the comprehension or loop around a name iterates over under it: the nearest one."""

@@ -16,7 +16,6 @@ from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.batch_degrees import BatchDegrees
 from accelify.analysis.losses.contained_losses import ContainedLosses, SlotValue
-from accelify.analysis.losses.moved_samples import MovedSamples
 from accelify.analysis.losses.penalties import is_penalty
 from accelify.analysis.losses.reduction_kinds import (
     MEAN,
@@ -82,7 +81,6 @@ class LossReductions:
         self._so_far: dict[ast.expr, str] = {}
         self._stores: dict[tuple[Scope, str], list[int]] = {}
         self._degrees = BatchDegrees(script, lambda node, *place: self._functions(node, Place(*place)))
-        self._moved = MovedSamples(script)
         self._contained = ContainedLosses(script, lambda node, *place: self._functions(node, Place(*place)))
 
     def of(self, loss: ast.expr) -> str:
@@ -269,10 +267,9 @@ class LossReductions:
             for function, results in self._functions(value, place):
                 for result in results:
                     inner = Place(function.module, function.scope)
-                    parts = parts_of(result, function.module.tree, function.scope)
-                    part = parts[index] if index < len(parts) else None
-                    if part is not None:
-                        answer = either(answer, self._of(part, inner, depth))
+                    for part in parts_of(result, function.module.tree, function.scope)[index : index + 1]:
+                        if part is not None:
+                            answer = either(answer, self._of(part, inner, depth))
             return UNCLEAR if answer == NEUTRAL else answer
         return UNCLEAR
 
@@ -394,7 +391,7 @@ class LossReductions:
                 self._here.averages[node] = place.scope
                 # Over the positions of each sample: how the samples are put together comes later.
                 return self._of(node.func.value, place, depth) if keeps_samples(node) else MEAN
-            summed = whole or sums_samples(node.args, node.keywords) or self._moved.sums(node, place.scope)
+            summed = whole or sums_samples(node.args, node.keywords)
             if name == "sum" and summed:
                 averaged = is_averaged(node.func.value, place)
                 return UNCLEAR if averaged else self._summed(node.func.value, place)
@@ -424,7 +421,7 @@ class LossReductions:
             return before if before in (SUM, MIXED) else MEAN
         if name == "torch.sum":
             whole = len(node.args) == 1 and not node.keywords
-            whole |= sums_samples(node.args[1:], node.keywords) or self._moved.sums(node, place.scope)
+            whole |= sums_samples(node.args[1:], node.keywords)
             stacked = self._stacked(node.args[0], place, depth) if whole else None
             if stacked is not None:
                 return stacked

@@ -13,7 +13,6 @@ from accelify.analysis.data.padded import PADDED, not_by_samples, one_row_a_samp
 from accelify.analysis.data.picked import PickedEntries
 from accelify.analysis.data.taken_before import taken_before
 from accelify.analysis.data.time_first import TIME_FIRST, has_time_first
-from accelify.analysis.losses.stored_losses import keeps_loss
 from accelify.analysis.metrics.averages import changed_by_gathering
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.metrics.entry_counts import count_of
@@ -57,14 +56,27 @@ def evaluation_loops(
     for loop, loaders in script.loader_loops:
         if any(script.trains(s) for s in loop.body) or _inside_training(script, loop):
             continue
-        if keeps_loss(script, loop) or _trains_unseen(script, loop):
-            continue  # what it calls by name trains, or its function does where others call it
+        if _keeps_loss(script, loop) or _trains_unseen(script, loop):
+            continue  # what it calls trains, or its function does where others call it
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in walk(s)):
             continue  # it passes the batches on
         found.append(_Analysis(script, loop, loaders, batch_size).result)
     if batch_size != "total":
         _keep_batches(script, [e for e in found if e.problem is None], shared)
     return found
+
+
+def _keeps_loss(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop gives a value with gradients to an attribute on which a backward is called by this name."""
+    names = {b.loss.attr for b in script.backwards if isinstance(b.loss, ast.Attribute)}
+    return any(
+        isinstance(n, ast.Attribute)
+        and n.attr in names
+        and isinstance(n.ctx, ast.Store)
+        and not script.is_without_gradients(n)
+        for stmt in (loop.body if names else ())
+        for n in walk(stmt)
+    )
 
 
 def _trains_unseen(script: ScriptModel, loop: ast.For | ast.AsyncFor) -> bool:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import ast
-import copy
-import re
 from dataclasses import dataclass
 
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import names_in, walk
 from accelify.analysis.values import Class
-
-# Stands for the meter in the text of a formula.
-_CONTAINED = "__meter__"
-_ARITHMETIC = frozenset("round max min float int abs".split())
 
 
 @dataclass(frozen=True)
@@ -25,11 +19,10 @@ class Meter:
     total: str
     count: str
     average: str | None
-    formula: str = ""
 
     def averaged(self, contained: str) -> str:
-        """How the average of one that is called `contained` is computed again, as its update does it."""
-        return self.formula.replace(_CONTAINED, contained)
+        """How the average of one that is called `contained` is computed again."""
+        return f"{contained}.{self.total} / max({contained}.{self.count}, 1)"
 
 
 def meter_of(script: ScriptModel, node: ast.expr) -> Meter | None:
@@ -66,12 +59,7 @@ def _meter(cls: Class) -> Meter | None:
             total, count, average = (_outside(own, attribute) for attribute in quotient)
             if not retained:
                 return Meter(name, total, count, None)
-            formula = _formula(retained[0], receiver, quotient)
-            if formula is None:
-                return None
-            for inside in quotient:
-                formula = re.sub(rf"\.{inside}\b", f".{_outside(own, inside)}", formula)
-            return Meter(name, total, count, average, formula)
+            return Meter(name, total, count, average) if _divides(retained[0], receiver, quotient) else None
     return None
 
 
@@ -81,35 +69,14 @@ def _outside(cls: Class, attribute: str) -> str:
     return f"_{getattr(cls.scope.node, 'name', '').lstrip('_')}{attribute}" if private else attribute
 
 
-def _formula(value: ast.expr, receiver: str, quotient: tuple[str, str, str]) -> str | None:
-    """How an average is computed from a meter's attributes; None where that takes more than these."""
-    total, count, average = quotient
-    plain = f"{_CONTAINED}.{total} / max({_CONTAINED}.{count}, 1)"
-    if isinstance(value, ast.IfExp):  # `total / count if count else 0`
+def _divides(value: ast.expr, receiver: str, quotient: tuple[str, str, str]) -> bool:
+    """Whether an average is nothing but the quotient: `total / count if count else 0`."""
+    total = quotient[0]
+    if isinstance(value, ast.IfExp):
         value = value.body if total in {_own(n, receiver) for n in walk(value.body)} else value.orelse
-    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and _own(value.left, receiver) == total:
-        return plain
-    names = names_in(value)
-    if not names <= _ARITHMETIC | {receiver} or average in {_own(n, receiver) for n in walk(value)}:
-        return None
-    return ast.unparse(_Written(receiver, count).visit(copy.deepcopy(value)))
-
-
-class _Written(ast.NodeTransformer):
-    """Rewrites `self.total / self.count` for a meter outside of its class, whose count can be 0."""
-
-    def __init__(self, receiver: str, count: str) -> None:
-        self.receiver, self.count = receiver, count
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(_CONTAINED, node.ctx) if node.id == self.receiver else node
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        bare = isinstance(node.op, ast.Div) and _own(node.right, self.receiver) == self.count
-        self.generic_visit(node)
-        if bare:
-            node.right = ast.Call(ast.Name("max", ast.Load()), [node.right, ast.Constant(1)], [])
-        return node
+    return (
+        isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div) and _own(value.left, receiver) == total
+    )
 
 
 def _quotient(cls: Class, added: set[str]) -> tuple[str, str, str] | None:

@@ -7,7 +7,7 @@ import ast
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.headers import evaluating_scope, movable_default
+from accelify.analysis.statements.headers import evaluating_scope
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import INSTANCE, Class
 
@@ -35,9 +35,8 @@ def node_of(script: ScriptModel, scope: Scope) -> Scope:
 
 
 def caller_of(script: ScriptModel, call: ast.Call) -> Scope:
-    """What carries the accelerator to a call: for one in a default, the function that can make it in its body."""
-    default = movable_default(script, call)
-    return node_of(script, default.function if default is not None else evaluating_scope(script, call))
+    """What carries the accelerator to a call: for one in a default, what is around its function."""
+    return node_of(script, evaluating_scope(script, call))
 
 
 def _made_by(script: ScriptModel, cls: Scope) -> Scope:

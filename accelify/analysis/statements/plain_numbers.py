@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import handed_to
 from accelify.analysis.statements.assigned_values import ELEMENT, PART, Given, Place
 from accelify.analysis.syntax import dotted
 
@@ -65,21 +64,11 @@ class PlainNumbers:
 
     def _given_numbers(self, place: Place, node: ast.expr, module: Module, far: int) -> bool:
         gifts = self.given.given(node, module)
-        parameter = self.given.is_parameter(place)
-        if gifts is None or (parameter and not self._handed(place, far)):
+        if not gifts or self.given.is_parameter(place):
             return False
-        return (parameter or bool(gifts)) and all(
+        return all(
             gift.how not in (PART, ELEMENT) and self.has(gift.value, gift.module, far + 1) for gift in gifts
         )
-
-    def _handed(self, place: Place, far: int) -> bool:
-        """Whether a parameter is a number by its default and by all that calls pass for it."""
-        function, name = place
-        module = self.given.script.interpreter.module_of(function)
-        values = [(value, module) for argument, value in function.defaults() if argument.arg == name]
-        for home, call in self.given.script.interpreter.callers.get(function, []):
-            values += [(argument, home) for argument, taken in handed_to(call, function) if taken == name]
-        return bool(values) and all(self.has(value, home, far + 1) for value, home in values)
 
 
 __all__ = ["PlainNumbers"]
