@@ -293,10 +293,6 @@ def _picked(
                 continue
             verb, how = ("reduce", ', reduction="mean"') if pick.number else ("gather_for_metrics", "")
             edits.append(verbs.replace(read, f"{accelerator}.{verb}(", read, f"{how})", order=10))
-    for stmt, tensors, numbers in picked.unpacked:
-        own = [f"{n} = {accelerator}.gather_for_metrics({n})" for n in tensors]
-        own += [f'{n} = {accelerator}.reduce({n}, reduction="mean")' for n in numbers]
-        edits.append(InsertAfter(stmt, tuple(own)))
     return edits
 
 

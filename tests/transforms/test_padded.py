@@ -100,18 +100,6 @@ def test_lists_of_lengths_beside_padded_rows_are_not_the_reason(collate: str) ->
     assert "its batches are padded, each to its own length" in said
 
 
-@pytest.mark.parametrize(("other", "single"), [("collate_fn=by_lengths", True), ("shuffle=False", False)])
-def test_the_padding_of_one_branch_is_said_to_be_its_own(other: str, single: bool) -> None:
-    made = f"if len(data) > 3:\n    other = DataLoader(data, 8, {other})\nelse:\n"
-    made += "    other = DataLoader(data, 8, collate_fn=by_lengths)\n"
-    snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
-    conversion = convert(setup=COLLATES, ready=made, epoch=snippet + "print(hits)")
-    (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
-    text = conversion.source.text.splitlines()
-    line = text.index("    other = DataLoader(data, 8, collate_fn=by_lengths)", text.index("else:")) + 1
-    assert (f"where it is the loader of train.py, line {line}, its batches are padded" in said) is not single
-
-
 def test_lists_are_not_said_to_hold_tensors() -> None:
     snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
     loader = "other = DataLoader(data, 8, collate_fn=lists)"

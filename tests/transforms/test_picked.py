@@ -105,34 +105,6 @@ def test_a_sum_of_means_that_is_shown_keeps_the_data_whole() -> None:
     assert "larger batches are fewer" in next(f.message for f in conversion.remaining if f.code == "ACC303")
 
 
-def test_an_output_that_is_taken_apart() -> None:
-    head = "hits, kept = 0, None\nfor batch in rows:\n    outputs = model(**batch)\n    loss, logits = outputs[:2]\n"
-    tail = (
-        "    hits += loss.mean().item()\n    kept = logits if kept is None else torch.cat((kept, logits))\n"
-    )
-    check_transformed(
-        "epoch",
-        head + tail + "print(hits / 8, kept)",
-        head
-        + "    logits = accelerator.gather_for_metrics(logits)\n"
-        + '    loss = accelerator.reduce(loss, reduction="mean")\n'
-        + tail
-        + "accelerator.print(hits / 8, kept)",
-        **PLACES,
-    )
-
-
-@pytest.mark.parametrize("call", ["model(**batch).loss", 'model(batch["words"], labels=batch["labels"])[0]'])
-def test_the_loss_of_a_call(call: str) -> None:
-    head = "hits = 0\nfor batch in rows:\n    "
-    check_transformed(
-        "epoch",
-        head + f"loss = {call}\n    hits += loss.item()",
-        head + f'loss = accelerator.reduce({call}, reduction="mean")\n    hits += loss.item()',
-        **PLACES,
-    )
-
-
 @pytest.mark.parametrize(
     ("kind", "whole"), [("SequenceClassification", False), ("TokenClassification", True)]
 )

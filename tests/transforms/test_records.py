@@ -61,9 +61,6 @@ def test_what_stays(body: str, result: str) -> None:
     assert "ACC304" not in codes(conversion)
 
 
-ALL = "((len(loader.dataset) - 1) // 4 + 1)"
-
-
 @pytest.mark.parametrize(
     ("body", "result", "line"),
     [
@@ -298,28 +295,6 @@ def test_what_a_function_that_trains_gives_back(given: str, criterion: str) -> N
     kept = "kept = []\nfor a, b in loader:\n    kept.append(step(a, b))\nprint(sum(kept))"
     text = convert(ready=step, end=kept).new_text
     assert (MEAN in text) == ("sum" not in criterion)
-
-
-CRITERION = """
-class TokenLoss(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.entropy = nn.CrossEntropyLoss(reduction="sum")
-    def forward(self, output, y):
-        return self.entropy(output, y), {count}
-"""
-QUOTIENT = """
-def train_epoch():
-    sums, counts = [], []
-    for x, y in loader:
-        optimizer.zero_grad()
-        loss, count = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-        sums.append(loss.item())
-        counts.append(count)
-    {result}
-"""
 
 
 @pytest.mark.parametrize(

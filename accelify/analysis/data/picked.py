@@ -50,14 +50,10 @@ class Pick:
 
 @dataclass(eq=False)
 class Picked:
-    """What the metrics of an evaluation loop read of objects that hold tensors.
-
-    `unpacked` are statements that take such an object apart, with the names of its tensors and those of its numbers.
-    """
+    """What the metrics of an evaluation loop read of objects that hold tensors."""
 
     holders: set[str] = field(default_factory=set)
     picks: list[Pick] = field(default_factory=list)
-    unpacked: list[tuple[ast.stmt, list[str], list[str]]] = field(default_factory=list)
 
     @property
     def is_needed(self) -> bool:
@@ -109,7 +105,6 @@ class PickedEntries:
         for name in batch:
             if name in picked.holders and self._has_attributes(name) and not self._is_mapping(name):
                 return f"`{name}` is an object, whose parts need not have a row for every sample"
-        numbers: set[str] = set()
         by_text: dict[str, Pick] = {}
         for name in sorted(picked.holders):
             for read in self._after(name):
@@ -119,17 +114,10 @@ class PickedEntries:
                     pick.reads.append(entry)
                     pick.number |= name in outputs and self.is_number(entry)
                     continue
-                taken = self._unpacking(read)
-                if taken is None:
-                    return f"`{name}` is used as a whole, and holds more than a row for every sample"
-                losses = [n for n in taken[1] if _LOSS.search(n)]
-                if losses and name not in outputs:
-                    return f"`{losses[0]}` is made from the local batch"
-                picked.unpacked.append((taken[0], [n for n in taken[1] if n not in losses], losses))
-                numbers |= set(losses)
+                return f"`{name}` is used as a whole, and holds more than a row for every sample"
         picked.picks = sorted(by_text.values(), key=lambda p: self.tree.start(p.reads[0]))
-        problem = self._about_numbers(picked, numbers)
-        if problem is None and (picked.picks or picked.unpacked):
+        problem = self._about_numbers(picked)
+        if problem is None and picked.picks:
             problem = self._name_them(picked)
             self._measure(picked, [n for n in batch if n not in picked.holders])
         return problem or picked
@@ -150,11 +138,6 @@ class PickedEntries:
             if isinstance(parent.slice.value, str) or self._speaks() or self.is_number(parent):
                 return parent
         return None
-
-    def number(self, entry: ast.expr) -> Picked | str:
-        """The model's loss, where nothing else is read of a call; a sentence where it cannot be averaged."""
-        picked = Picked(picks=[Pick(self.tree.segment(entry), [entry], number=True)])
-        return self._about_numbers(picked, set()) or picked
 
     # -- which variables
 
@@ -201,12 +184,9 @@ class PickedEntries:
     def _is_output_object(self, name: str) -> bool:
         if self._is_mapping(name) or self._has_attributes(name):
             return True
-        taken = [t for read in self._after(name) if (t := self._unpacking(read)) is not None]
         indices = self._indices(name)
-        if not indices and not taken:
-            return False
-        if taken or len(indices) > 1:
-            return True
+        if len(indices) != 1:
+            return bool(indices)
         known = self._speaks()
         entries = [e for read in self._after(name) if (e := self._entry(read)) is not None]
         return known or any(self.is_number(entry) for entry in entries)
@@ -248,20 +228,6 @@ class PickedEntries:
             return parent if isinstance(parent.slice, ast.Constant) else None
         return None
 
-    def _unpacking(self, read: ast.Name) -> tuple[ast.stmt, list[str]] | None:
-        """`loss, logits = outputs[:2]` or `loss, logits = outputs`: the statement, and the names that it binds."""
-        value: ast.AST = read
-        parent = self.tree.parent(read)
-        if isinstance(parent, ast.Subscript) and isinstance(parent.slice, ast.Slice):
-            value, parent = parent, self.tree.parent(parent)
-        if not isinstance(parent, ast.Assign) or parent.value is not value or parent not in self.statements:
-            return None
-        target = parent.targets[0]
-        if not isinstance(target, (ast.Tuple, ast.List)) or len(parent.targets) != 1:
-            return None
-        names = [e.id for e in target.elts if isinstance(e, ast.Name)]
-        return (parent, names) if len(names) == len(target.elts) else None
-
     def is_number(self, entry: ast.expr) -> bool:
         """Whether an entry of the output is its loss: by its name, or because one number is taken of it."""
         stated = entry.attr if isinstance(entry, ast.Attribute) else ""
@@ -283,10 +249,10 @@ class PickedEntries:
 
     # -- numbers of the local batch
 
-    def _about_numbers(self, picked: Picked, unpacked: set[str]) -> str | None:
+    def _about_numbers(self, picked: Picked) -> str | None:
         """Why the means of the local batches cannot be averaged over processes; None: they can."""
         reads: list[ast.expr] = [r for p in picked.picks if p.number for r in p.reads]
-        named = set(unpacked)
+        named = set[str]()
         for read in reads:
             stmt = self.tree.statement(read)
             if stmt not in self.statements or self._repeats(read, stmt):

@@ -485,13 +485,7 @@ class _Analysis:
             return changed
         entry = entries.entry_of_call(calls[0])
         if entry is not None and entries.is_number(entry):
-            if needed:
-                return f"`{needed[0]}` is made from the local batch and used beside the model's loss"
-            number = entries.number(entry)
-            if isinstance(number, str):
-                return number
-            self.result.picked = number
-            return None
+            return f"`{text_of(entry)}` is a number that the model makes of the local batch"
         call = entry or call
         self.result.inline = [call]
         self.result.before = stmt
