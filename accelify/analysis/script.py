@@ -190,6 +190,10 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
             self._scopes[node] = known
         return known
 
+    def scope_in(self, module: Module, node: Node) -> Scope:
+        """The scope of a node of any module of the program."""
+        return self.scope_of(node) if module in self.modules else module.scopes.of(node)
+
     def module_of(self, node: Node) -> Module:
         """The module of the program that contains a node."""
         if len(self.modules) == 1:

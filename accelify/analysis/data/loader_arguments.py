@@ -42,7 +42,7 @@ def _stated(
     if not isinstance(argument, ast.Name) or not left:
         yield argument
         return
-    scope = _scope_of(script, module, argument)
+    scope = script.scope_in(module, argument)
     if all(parameter.arg != argument.id for parameter in scope.parameters()):
         yield _assigned(script, module, scope, argument.id)
         return
@@ -82,11 +82,5 @@ def _default(function: Scope, call: ast.Call, name: str) -> ast.expr | None:
 def _assigned(script: ScriptModel, module: Module, scope: Scope, name: str) -> ast.expr | None:
     """What a variable is assigned, where that is once."""
     owner = scope.resolve(name)
-    values = [
-        s.value for s in module.tree.assigns(name) if _scope_of(script, module, s).resolve(name) is owner
-    ]
+    values = [s.value for s in module.tree.assigns(name) if script.scope_in(module, s).resolve(name) is owner]
     return values[0] if len(values) == 1 else None
-
-
-def _scope_of(script: ScriptModel, module: Module, node: ast.AST) -> Scope:
-    return script.scope_of(node) if module in script.modules else module.scopes.of(node)

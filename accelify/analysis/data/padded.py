@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 
-from accelify.analysis import values as v
 from accelify.analysis.data.loaders import collating
 from accelify.analysis.data.widths import width_of_samples
 from accelify.analysis.metrics.counts import made_once, shape_of
@@ -27,7 +26,6 @@ from accelify.analysis.values import Entity
 _PADDING = frozenset({"pad_sequence", "pad_packed_sequence", "pad", "pad_tensor", "pad_sequences"})
 _PADDING_CLASSES = re.compile(r"collat|pad", re.I)
 _STACKING_CLASSES = re.compile(r"default", re.I)
-_CLASSIFIERS = re.compile(r"For(Sequence|Image|Audio|Video)Classification|ForMultipleChoice|ForNextSentence")
 # Their data set is not looked into: a test set of images as they come needs this, and one of crops does not.
 SINGLE = "its batches are single samples, which may have shapes, and give figures, of their own"
 PADDED = "its batches are padded, each to its own length"
@@ -77,12 +75,6 @@ def _is_single(script: ScriptModel, loader: Entity) -> bool:
     if isinstance(given, ast.Name) and loader.module in script.modules:
         given = made_once(script, given)
     return is_constant(given, 1)
-
-
-def one_row_a_sample(script: ScriptModel, model: ast.expr) -> bool:
-    """Whether an expression is a library's classifier of whole sequences or images."""
-    contained = script.entities(model, v.MODEL)
-    return bool(contained) and all(_CLASSIFIERS.search(entity.qualname or "") for entity in contained)
 
 
 def _padding_of(script: ScriptModel, loader: Entity) -> ast.AST | None:

@@ -14,7 +14,6 @@ from accelify.analysis.syntax import Tree, calls_in, text_of
 
 _ASKING = frozenset("exists isfile isdir is_file is_dir lexists access".split())
 _FARTHEST = 3  # calls that a question is looked for around
-_MAKING = frozenset("mkdir makedirs".split())
 _READING = re.compile(r"^(read|load|open|restore)|read$|from_?file|fromtxt|^Image$")
 
 
@@ -72,11 +71,7 @@ def needed_at_once(script: ScriptModel, stmt: ast.stmt, paths: set[str], folders
     names = {text[1:-1] for text in paths if text[:1] in "\"'" and text.endswith((".py'", '.py"'))}
     for node in script.scope_of(stmt).nodes:
         if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
-            if (
-                tree.is_after(node, stmt)
-                and asked_paths(node.test) & (paths | folders)
-                and not _only_makes(node)
-            ):
+            if tree.is_after(node, stmt) and asked_paths(node.test) & (paths | folders):
                 return True
         elif isinstance(node, ast.Call) and tree.is_after(node, stmt) and not tree.in_fstring(node):
             given = {text_of(bare_path(a)) for a in node.args}
@@ -102,18 +97,3 @@ def bare_path(node: ast.expr) -> ast.expr:
 def reads_by_name(name: str) -> bool:
     """Whether a library's function reads a file by its name: `torchvision.io.read_image`, `PIL.Image.open`."""
     return bool(_READING.search(name.rpartition(".")[2]))
-
-
-def _only_makes(node: ast.If | ast.IfExp | ast.While | ast.Assert) -> bool:
-    """`if not os.path.exists(folder): os.makedirs(folder)`, which is the main process's as well."""
-    return (
-        isinstance(node, ast.If)
-        and not node.orelse
-        and all(
-            isinstance(stmt, ast.Expr)
-            and isinstance(stmt.value, ast.Call)
-            and isinstance(stmt.value.func, ast.Attribute)
-            and stmt.value.func.attr in _MAKING
-            for stmt in node.body
-        )
-    )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Set
 from accelify.analysis import values as v
 from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
-from accelify.analysis.data.padded import PADDED, not_by_samples, one_row_a_sample
+from accelify.analysis.data.padded import not_by_samples
 from accelify.analysis.data.picked import PickedEntries
 from accelify.analysis.data.taken_before import taken_before
 from accelify.analysis.data.time_first import TIME_FIRST, has_time_first
@@ -155,7 +155,7 @@ class _Analysis:
         if number is not None:
             return f"`{number[0]}` is a number that {number[1]} makes of the local batch"
         shaped = not_by_samples(self.script, self.loop, self.result.loaders)
-        if shaped is not None and not (PADDED in shaped and self._of_sequences(forward)):
+        if shaped is not None:
             return shaped
         if has_time_first(self.script):
             return TIME_FIRST
@@ -193,24 +193,6 @@ class _Analysis:
             for one in slices
             for part in walk(one)
         )
-
-    def _of_sequences(self, forward: list[int]) -> bool:
-        """Whether the model gives one row of scores for each sequence, however long, and nothing else is read."""
-        calls = [c for i in forward for c in calls_in(self.statements[i])]
-        return all(
-            one_row_a_sample(self.script, call.func) for call in calls if self._is_forward(call)
-        ) and not (self._entries_after(forward[-1]) - {"logits", "loss", "labels", "label", "idx"})
-
-    def _entries_after(self, last: int) -> set[str]:
-        """What is read of objects that contain tensors after the last call of the model."""
-        found: set[str] = set()
-        for node in (n for s in self.statements[last + 1 :] for n in walk(s)):
-            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-                found.add(str(node.slice.value))
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                if self.script.is_a(node.value, v.OUTPUT):
-                    found.add(node.attr)
-        return found
 
     def _number_of_the_model(self, forward: list[int]) -> tuple[str, str] | None:
         """A loss that the model, or a criterion that is one, returns, and which of them does:

@@ -9,7 +9,6 @@ from accelify.analysis import values as v
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node
 from accelify.analysis.values import Class, Entity
 
 
@@ -39,13 +38,13 @@ class StoredState:
             return any(
                 n.id == name
                 and isinstance(n.ctx, ast.Load)
-                and (scope := self._scope_in(module, n)).resolve(name) is owner
+                and (scope := self.script.scope_in(module, n)).resolve(name) is owner
                 and scope.kind != "module"
                 and self._gives_back(scope)
                 for n in module.tree.nodes(ast.Name)
             ) or any(True for _ in self._reads_of(name))
         for module, node in self._reads_of(name):
-            scope = self._scope_in(module, node)
+            scope = self.script.scope_in(module, node)
             if class_of(scope) is owner and isinstance(node.value, ast.Name):
                 if self._gives_back(scope) or (not _is_first(scope) and self._for_all(scope)):
                     return True
@@ -57,7 +56,7 @@ class StoredState:
         """Whether what is stored is read only by methods of its class that write or print."""
         if owner.kind == "module":
             return True
-        reads = [self._scope_in(module, node) for module, node in self._reads_of(name)]
+        reads = [self.script.scope_in(module, node) for module, node in self._reads_of(name)]
         reads = [scope for scope in reads if class_of(scope) is owner]
         return bool(reads) and all(_is_first(scope) or self._shows(scope) for scope in reads)
 
@@ -74,9 +73,6 @@ class StoredState:
             isinstance(n, (ast.Yield, ast.YieldFrom)) or (isinstance(n, ast.Return) and n.value is not None)
             for n in scope.nodes
         )
-
-    def _scope_in(self, module: Module, node: Node) -> Scope:
-        return self.script.scope_of(node) if module in self.script.modules else module.scopes.of(node)
 
     def _may_be(self, module: Module, scope: Scope, node: ast.expr, owner: Scope) -> bool:
         """Whether an expression can be an instance of a class: yes where nothing is known of it."""

@@ -22,7 +22,7 @@ def meeting_scopes(script: ScriptModel, prepared: set[Entity]) -> set[Scope]:
     queue = list(reached)
     while queue:
         for module, call in callers.get(queue.pop(), []):
-            scope = script.scope_of(call) if module in script.modules else module.scopes.of(call)
+            scope = script.scope_in(module, call)
             if scope not in reached:
                 reached.add(scope)
                 queue.append(scope)

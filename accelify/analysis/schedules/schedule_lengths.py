@@ -29,7 +29,7 @@ class Length(NamedTuple):
 
     def loaders(self, script: ScriptModel) -> set[Entity]:
         """The loaders whose length it can be."""
-        scope = _scope_of(script, self.module, self.call)
+        scope = script.scope_in(self.module, self.call)
         contained = script.interpreter.evaluate(self.module, scope, self.call.args[0])
         return {w for w in contained if isinstance(w, Entity) and w.kind == v.LOADER}
 
@@ -75,7 +75,7 @@ def lengths_of(script: ScriptModel, scheduler: Entity) -> Iterator[Length]:
         return
     given = [*site.args, *[kw.value for kw in site.keywords]]
     yield from lengths_read_by(script, module, *given)
-    scope = _scope_of(script, module, site)
+    scope = script.scope_in(module, site)
     for one in (inner for value in given for inner in getattr(value, "elts", [value])):
         # A function that gives the rate of each step counts on what it finds around it.
         for function in script.interpreter.evaluate(module, scope, one):
@@ -90,12 +90,12 @@ def given_to(
     name = dotted(read)
     if name is None or not isinstance(read.ctx, ast.Load):
         return
-    scope = _scope_of(script, module, read)
+    scope = script.scope_in(module, read)
     owner = scope.resolve(name) if isinstance(read, ast.Name) else scope
     if owner is None:
         return
     for stmt in module.tree.assigns(name):
-        if _scope_of(script, module, stmt) is owner:
+        if script.scope_in(module, stmt) is owner:
             yield stmt.value, module
     if owner.kind != "function" or name == owner.self_name():
         return
@@ -107,10 +107,6 @@ def given_to(
         given = call_argument(caller, index, name)
         if given is not None:
             yield given, where
-
-
-def _scope_of(script: ScriptModel, module: Module, node: Node) -> Scope:
-    return script.scope_of(node) if module in script.modules else module.scopes.of(node)
 
 
 def runs_prepared(

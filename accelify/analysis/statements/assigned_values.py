@@ -43,28 +43,28 @@ class Given:
         self.script = script
         self._attributes: dict[int, dict[Place, list[Gift | None]]] = {}
 
-    def scope(self, node: ast.AST, module: Module) -> Scope:
-        """The scope that contains a node of a module."""
-        return self.script.scope_of(node) if module in self.script.modules else module.scopes.of(node)
-
     def values(self, node: ast.expr, module: Module) -> Values:
         """What an expression can be."""
         if module in self.script.modules:
             return self.script.values(node)
-        return self.script.interpreter.evaluate(module, self.scope(node, module), node)
+        return self.script.interpreter.evaluate(module, self.script.scope_in(module, node), node)
 
     def imported_name(self, node: ast.expr, module: Module) -> str:
         """The qualified name of what a library or Python itself gives; "" for anything else."""
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return ""
         names = [value.name for value in self.values(node, module) if isinstance(value, Imported)]
-        if not names and isinstance(node, ast.Name) and self.scope(node, module).resolve(node.id) is None:
+        if (
+            not names
+            and isinstance(node, ast.Name)
+            and self.script.scope_in(module, node).resolve(node.id) is None
+        ):
             return f"builtins.{node.id}"
         return min(names, default="")
 
     def place(self, node: ast.expr, module: Module) -> Place | None:
         """A name with the scope that binds it, an attribute of an object with the object's class."""
-        scope = self.scope(node, module)
+        scope = self.script.scope_in(module, node)
         if isinstance(node, ast.Name):
             owner = scope.resolve(node.id)
             return None if owner is None else (owner, node.id)
@@ -92,7 +92,7 @@ class Given:
         if isinstance(node, ast.Name):
             reaching = self._reaching(node, module)
             for store in module.tree.writes(node.id):
-                if self.scope(store, module).resolve(node.id) is not place[0]:
+                if self.script.scope_in(module, store).resolve(node.id) is not place[0]:
                     continue
                 if reaching is None or module.tree.statement(store) in reaching:
                     found.append(_gift(module, store))
