@@ -2,8 +2,6 @@
 
 output = model(data)    ->  output = model(data)
                             output, target = accelerator.gather_for_metrics((output, target))
-labels.append(target)   ->  labels.append(accelerator.gather_for_metrics(target))
-output = model(data)        output = model(data)
 """
 
 from __future__ import annotations

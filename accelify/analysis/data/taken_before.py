@@ -1,4 +1,4 @@
-"""What an evaluation loop stores of its batches before it calls the model: it belongs to what it stores after it.
+"""What an evaluation loop stores of its batches before it calls the model: that is not gathered with its outputs.
 
 for x, y in loader:
     labels.append(y)
