@@ -48,14 +48,6 @@ def test_the_first_of_a_shape_is_no_configured_size() -> None:
     assert "ACC404" not in codes(conversion)
 
 
-def test_a_target_that_is_kept_before_the_model_is_called() -> None:
-    parted = "output = output.view(n, crops, -1).mean(1)"
-    text = LOOP.format(first=JOINED, rows=FLAT, parted=parted, kept="output", last="")
-    after = place_of(convert(end=text).new_text, "end")
-    assert f"{parted}\n        output = accelerator.gather_for_metrics(output)\n" in after
-    assert "torch.cat((right, accelerator.gather_for_metrics(y)), 0)" in after
-
-
 @pytest.mark.parametrize(
     ("parted", "kept"),
     [
@@ -64,7 +56,7 @@ def test_a_target_that_is_kept_before_the_model_is_called() -> None:
     ],
 )
 def test_a_size_is_never_taken_of_rows_that_are_together(parted: str, kept: str) -> None:
-    text = LOOP.format(first=JOINED, rows=FLAT, parted=parted, kept=kept, last="")
+    text = LOOP.format(first="", rows=FLAT, parted=parted, kept=kept, last="")
     conversion = convert(end=text)
     assert "gather_for_metrics" not in conversion.new_text
     (found,) = [f for f in conversion.remaining if f.code == "ACC303"]
