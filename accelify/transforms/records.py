@@ -6,7 +6,7 @@ for data, target in loader:
                                     ->  losses = accelerator.reduce(losses, reduction="mean")
 print(np.mean(losses))
 
-Where their sum is divided by the batches of all processes (`len(dataset) // batch_size`), the figure is named by ACC701.
+Where their sum is divided by the batches of all processes (`len(dataset) // batch_size`), ACC701 names the figure.
 
 Where an epoch ends with fewer samples than processes, a process without one takes a sample again. That sample has no
 weight in the gradient, but it is recorded like the others: at most one sample too many for each process but one, each
