@@ -20,17 +20,20 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.losses.reduction_kinds import SUM
+from accelify.analysis.metrics.counts import made_once
 from accelify.analysis.metrics.figures import (
     SHARE,
     BatchLoop,
     Figures,
     Place,
     head_of,
+    is_afterwards,
     is_fresh,
     place_of,
     plain,
 )
 from accelify.analysis.metrics.meters import Meter, meter_of
+from accelify.analysis.metrics.recorded_sums import RecordedSums, Sums
 from accelify.analysis.syntax import calls_in, names_in, text_of, walk
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
@@ -69,6 +72,7 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
     figures = context.figures
     batch = figures.of_the_batch(loop)
     kinds: dict[Place, set[str]] = {}
+    records: dict[Place, list[ast.AST]] = {}
     for node in (n for stmt in loop.body for n in walk(stmt)):
         retained, value = _recorded(node)
         if retained is None or value is None or not names_in(value) & batch:
@@ -77,6 +81,7 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
         if place is not None and not place.whole:
             kind = _kind_of_record(context, figures, value, node)
             everywhere = figures.runs_everywhere(node, loop)
+            records.setdefault(place, []).append(node)
             kinds.setdefault(place, set()).add(kind if everywhere or kind == "objects" else "unclear")
     numbers: dict[str, list[Place]] = {"mean": [], "sum": []}
     objects, unclear = [], []
@@ -98,12 +103,69 @@ def _lists(context: Context, loop: BatchLoop, samples: bool = True) -> Iterator[
             objects.append(place)
         elif found != {"other"}:
             unclear.append(place)
+    for place in [p for p in numbers["sum"] if _is_divided_by(context, loop, p, unclear)]:
+        # Its divisor stays local to this process.
+        numbers["sum"].remove(place)
+        numbers["mean"].append(place)
+    recorded = RecordedSums(context.script, loop)
+    splits_batches = context.plan.batch_size == "total" or context.plan.hand_cut is not None
+    for place in [] if splits_batches else [p for p in numbers["mean"] if kinds[p] == {"mean"}]:
+        if any(_is_part_of_mean(context, figures, node) for node in records[place]):
+            continue
+        sums = recorded.of(place)
+        fresh = figures.made_before(loop, place)
+        if sums.by_all and not sums.others and fresh is not None and _begins_empty(fresh):
+            numbers["mean"].remove(place)
+            numbers["sum"].append(place)
+        else:
+            yield from _too_small(context, place, sums)
     if any(numbers.values()) or objects:
         yield _gathered(context, loop, numbers, objects)
     if unclear:
         names, s = ", ".join(f"`{p.text}`" for p in unclear), "s" if len(unclear) == 1 else ""
         message = f"{names} hold{s} what one process recorded of its share of the data"
         yield context.change(RECORDS, head_of(loop), message)
+
+
+def _is_part_of_mean(context: Context, figures: Figures, record: ast.AST) -> bool:
+    """Whether what is recorded was divided by the batches of one process already: `kept.append(loss / len(loader))`."""
+    value = _recorded(record)[1]
+    return value is not None and figures.is_part_of_mean(_assigned(context, value))
+
+
+def _too_small(context: Context, place: Place, sums: Sums) -> Iterator[Change]:
+    """Means that are summed and divided by the batches of all processes, in a list that is read otherwise as well."""
+    for whole in sums.by_all:
+        message = (
+            f"`{place.text}` has the means over the processes of as many batches as one of them sees, and "
+            f"`{context.tree.segment(whole)}` is divided by those of all: multiply it by accelerator.num_processes"
+        )
+        yield context.change(RECORDS, whole, message)
+
+
+def _is_divided_by(context: Context, loop: BatchLoop, place: Place, others: list[Place]) -> bool:
+    """Whether a list is divided by another one after the loop: `sum(losses) / sum(counts)`."""
+    texts = {other.text for other in others}
+    for node in context.script.divisions.get(context.script.scope_of(loop), ()) if texts else ():
+        divided, by = (
+            (node.target, node.value) if isinstance(node, ast.AugAssign) else (node.left, node.right)
+        )
+        if is_afterwards(context.tree, node, loop):
+            if _holds(context, divided, {place.text}) and _holds(context, by, texts):
+                return True
+    return False
+
+
+def _holds(context: Context, value: ast.expr, texts: set[str]) -> bool:
+    """Whether an expression reads one of some places, or names what was made of it: `total = sum(losses)`."""
+    for node in walk(value):
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            if text_of(node) in texts:
+                return True
+            made = made_once(context.script, node) if isinstance(node, ast.Name) else None
+            if made is not None and any(text_of(n) in texts for n in walk(made)):
+                return True
+    return False
 
 
 def _recorded(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:

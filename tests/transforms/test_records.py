@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.transforms.support import check_noop, check_transformed, codes, convert, names_figures
+from accelify.convert import convert_project
+from accelify.source import Source
+from tests.transforms.support import check_noop, check_transformed, codes, convert, frame, names_figures
 
 LOOP = """\
 def train_epoch():
@@ -59,6 +63,65 @@ def test_what_stays(body: str, result: str) -> None:
         "ready", before, after, imports="from time import time", epoch="train_epoch()"
     )
     assert "ACC304" not in codes(conversion)
+
+
+ALL = "((len(loader.dataset) - 1) // 4 + 1)"
+
+
+@pytest.mark.parametrize(
+    ("result", "line", "left"),
+    [
+        (f"sum(kept) / {ALL}", SUM, 0),
+        ("100 * sum(one for one in kept) / len(loader.dataset)", SUM, 0),
+        (f"print(len(kept), sum(kept)), np.array(kept).sum() / {ALL}", SUM, 0),
+        (f"float(np.sum(kept)) / {ALL}", SUM, 0),
+        ("sum(kept) / len(loader)", MEAN, 0),
+        (f"sum(kept) / len(kept) if kept else {ALL}", MEAN, 0),
+        (f"1 / {ALL}, sum(kept) / len(kept)", MEAN, 0),
+        (f"max(kept), sum(kept) / {ALL}", MEAN, 1),
+        (f"sum(kept) / {ALL}, sum(kept) / len(kept)", MEAN, 1),
+    ],
+)
+def test_means_that_are_divided_by_the_batches_of_all_are_summed(result: str, line: str, left: int) -> None:
+    before, _ = script("kept.append(loss.item())", result)
+    conversion = convert(imports="import numpy as np", ready=before, epoch="train_epoch()")
+    assert f"    {line}\n" in conversion.new_text
+    found = [f.message for f in conversion.remaining if f.code == "ACC304"]
+    assert len(found) == left
+    assert all("`sum(kept)` is divided by those of all" in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("result", "line"),
+    [
+        ("total = sum(kept['a'])\n    return total / steps", "sum"),
+        ("total = sum(kept['a'])\n    total /= steps\n    return total", "sum"),
+        ("return {k: sum(one) / steps for k, one in kept.items()}", "sum"),
+        ("for one in kept.values():\n        print(sum(one) / steps)", "sum"),
+        ("print(kept)\n    return sum(kept['a']) / steps", "mean"),
+        ("print(kept['b'])\n    return sum(kept['a']) / steps", "sum"),
+    ],
+)
+def test_means_in_dictionaries_that_are_divided_by_all(result: str, line: str) -> None:
+    before, _ = script("kept['a'].append(loss.item())", "None", fresh="kept = {'a': [], 'b': []}")
+    before = before.replace("return None", result)
+    conversion = convert(ready=f"steps = len(loader.dataset) // 4\n{before}", epoch="train_epoch()")
+    assert f"""kept['a'] = accelerator.reduce(kept['a'], reduction="{line}")""" in conversion.new_text
+    assert ("ACC304" in {f.code for f in conversion.remaining}) is (line == "mean")
+
+
+@pytest.mark.parametrize(
+    ("body", "ready", "fresh"),
+    [
+        ("kept.append(loss.item() / len(loader))", "", "kept = []"),  # parts of a mean
+        ("kept.append(loss.item())", "kept = []", "n = 0"),  # goes on from call to call
+    ],
+)
+def test_means_that_are_not_to_be_summed(body: str, ready: str, fresh: str) -> None:
+    before, _ = script(body, f"sum(kept) / {ALL}", fresh=fresh)
+    conversion = convert(ready=f"{ready}\n{before}", epoch="train_epoch()")
+    assert 'reduction="mean")' in conversion.new_text
+    assert ("ACC304" in {f.code for f in conversion.remaining}) is bool(ready)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +358,53 @@ def test_what_a_function_that_trains_gives_back(given: str, criterion: str) -> N
     kept = "kept = []\nfor a, b in loader:\n    kept.append(step(a, b))\nprint(sum(kept))"
     text = convert(ready=step, end=kept).new_text
     assert (MEAN in text) == ("sum" not in criterion)
+
+
+CRITERION = """
+class TokenLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.entropy = nn.CrossEntropyLoss(reduction="sum")
+    def forward(self, output, y):
+        return self.entropy(output, y), {count}
+"""
+QUOTIENT = """
+def train_epoch():
+    sums, counts = [], []
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss, count = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        sums.append(loss.item())
+        counts.append(count)
+    {result}
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "result", "line"),
+    [
+        ("(y != 0).sum().item()", "return sum(sums) / sum(counts)", '(sums, counts), reduction="sum"'),
+        ("odd(y)", "return sum(sums) / sum(counts)", 'sums, reduction="mean"'),
+        ("odd(y)", "n = sum(counts)\n    return sum(sums) / n", 'sums, reduction="mean"'),
+        ("odd(y)", "print(counts)\n    return sum(sums) / len(data)", 'sums, reduction="sum"'),
+    ],
+)
+def test_lists_that_are_divided_by_one_another_go_together(
+    tmp_path: Path, count: str, result: str, line: str
+) -> None:
+    criterion = "from torch import nn\nfrom other import odd\n" + CRITERION.format(count=count)
+    (tmp_path / "criteria.py").write_text(criterion)
+    script = frame(
+        imports="from criteria import TokenLoss",
+        ready="criterion = TokenLoss()\n" + QUOTIENT.format(result=result),
+        epoch="print(train_epoch())",
+    )
+    (tmp_path / "train.py").write_text(script)
+    (conversion,) = convert_project(Source.read(tmp_path / "train.py"))
+    assert f"accelerator.reduce({line})" in conversion.new_text
+    assert ("ACC304" in {f.code for f in conversion.remaining}) is (count == "odd(y)")
 
 
 @pytest.mark.parametrize(

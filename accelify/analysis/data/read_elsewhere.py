@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.metrics.stored_state import class_of, own_attribute
+from accelify.analysis.planning.sites import Item
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted
@@ -51,6 +52,40 @@ class ReadElsewhere:
             if not method and not any(script.is_a(a, *_RUNNING) for a in others):
                 found.append(script.tree.statement(call))
         return found
+
+    def only_elsewhere(self, item: Item) -> set[ast.Call]:
+        """The calls that pass a name's loader to such functions, where nothing of the script itself reads it."""
+        reads = self._reads(item)
+        calls: set[ast.Call] = set()
+        seen: set[tuple[Scope, str]] = set()
+        while reads:
+            read = reads.pop()
+            around = self.script.tree.parent(read)
+            call = self.script.tree.parent(around) if isinstance(around, ast.keyword) else around
+            if not isinstance(call, ast.Call) or call.func is read:
+                return set()
+            callees = self.script.callees(call)
+            own = [s for s in callees if self.script.interpreter.module_of(s) in self.script.modules]
+            if not callees and (dotted(call.func) != "len"):
+                return set()
+            if any(read is a for a in self.gone_through(call)):
+                calls.add(call)
+            for callee in own:
+                for argument, name in handed_to(call, callee):
+                    if argument is read and (callee, name) not in seen:
+                        seen.add((callee, name))
+                        reads += self.script.reads(name, callee)
+        return calls
+
+    def _reads(self, item: Item) -> list[ast.expr]:
+        holder, script = item.holder, self.script
+        if holder.cls is None:
+            return list(script.reads(holder.name, holder.scope)) if holder.scope is not None else []
+        return [
+            n
+            for n in script.tree.nodes(ast.Attribute)
+            if n.attr == holder.name and isinstance(n.ctx, ast.Load) and item.entities & script.entities(n)
+        ]
 
     def _loops_over(self, scope: Scope, name: str) -> bool:
         """Whether a function iterates over what a parameter holds, itself or through what it calls."""
@@ -115,4 +150,20 @@ def _wrapped(node: ast.expr, names: set[str]) -> bool:
     return any(isinstance(part, ast.Name) and part.id in names for part in _parts(node))
 
 
-__all__ = ["ReadElsewhere"]
+def whole_loaders(items: list[Item], elsewhere: ReadElsewhere) -> set[Item]:
+    """The names of loaders that only such functions read, where the training reads others of a making.
+
+    Every process then iterates over all of that data, and gets the figures of the original.
+    """
+    found: set[Item] = set()
+    loaders = [item for item in items if item.kind == v.LOADER and item.container is None]
+    for item in loaders:
+        others = [o for o in loaders if o is not item and o not in found]
+        if not all(any(entity in other.entities for other in others) for entity in item.entities):
+            continue
+        if elsewhere.only_elsewhere(item):
+            found.add(item)
+    return found
+
+
+__all__ = ["ReadElsewhere", "whole_loaders"]

@@ -12,7 +12,7 @@ from accelify.analysis.data.doubtful import doubtful_loaders, unseen_beside
 from accelify.analysis.data.hand_cut import find_hand_cut
 from accelify.analysis.data.inline_loaders import loader_sites, loops_over_sites
 from accelify.analysis.data.loaders import is_shardable, trains_on_whole_batches
-from accelify.analysis.data.read_elsewhere import ReadElsewhere
+from accelify.analysis.data.read_elsewhere import ReadElsewhere, whole_loaders
 from accelify.analysis.devices.constants import DeviceConstant, device_constants
 from accelify.analysis.devices.named import NamedDevice
 from accelify.analysis.devices.wishes import Devices
@@ -203,7 +203,7 @@ class Plan(AcceleratorPlace):
         if left is not None:
             self.blockers.append(self.reasons.homeless(left, v.MODEL))
             return
-        self.elsewhere = ReadElsewhere(self.script)
+        self._keep_whole(items)
         self.unseen = unseen_beside(script, self.prepared, self.evaluations)
         self.prepared |= self.unseen.keys()
         self.sites = self.placement.sites(list(items.values()))
@@ -235,6 +235,13 @@ class Plan(AcceleratorPlace):
                     self.blockers.append(Blocker("ACC010", message, late))
 
     # -- loaders and schedulers
+
+    def _keep_whole(self, items: dict[object, Item]) -> None:
+        """Leave loaders unprepared that only functions which are not converted go through."""
+        self.elsewhere = ReadElsewhere(self.script)
+        whole = set() if self.known.distributed else whole_loaders(list(items.values()), self.elsewhere)
+        for key in [key for key, item in items.items() if item in whole]:
+            del items[key]
 
     def _loaders(self) -> set[Entity]:
         fixed = self.script.fixed_batch_size is not None

@@ -37,13 +37,20 @@ ON_CPU = "device = torch.device('cpu')"
 LOADERS = "loaders = {name: DataLoader(data, batch_size=8) for name in ('train', 'val')}\n"
 
 
-def test_a_figure_of_a_share_that_they_make_is_named(tmp_path: Path) -> None:
+def test_a_loader_that_only_they_read_stays_whole(tmp_path: Path) -> None:
+    """Each process then comes to the original's figures, which a share of the data would not give."""
     ready = LOADERS + "loader = loaders['train']\nval_loader = loaders['val']"
-    epoch = "hits = evaluate(model, val_loader)\nprint(hits / len(data))"
-    conversion = converted(tmp_path, EVALUATE, ready=ready, epoch=epoch)
-    assert "prepare(model, optimizer, loader, val_loader)" in conversion.new_text.replace("\n    ", "")
-    prove([conversion], conversion)
-    assert findings(conversion, "ACC701")
+    conversion = converted(tmp_path, EVALUATE, ready=ready, epoch="hits = evaluate(model, val_loader)")
+    expected = "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)"
+    assert expected in place_of(conversion.new_text, "ready")
+    assert not findings(conversion, "ACC301")
+
+
+def test_through_a_function_of_the_script(tmp_path: Path) -> None:
+    imports = "def score(loader):\n    print(len(loader))\n    return evaluate(model, loader)\n"
+    ready = LOADERS + "loader = loaders['train']\nval_loader = loaders['val']"
+    conversion = converted(tmp_path, EVALUATE, imports=imports, ready=ready, epoch="hits = score(val_loader)")
+    assert "accelerator.prepare(model, optimizer, loader)" in conversion.new_text
 
 
 def test_one_that_the_script_reads_too_is_shared_out(tmp_path: Path) -> None:
