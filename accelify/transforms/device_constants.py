@@ -12,13 +12,8 @@ super().__init__(options)     ->  super().__init__(options)
 
 mean = torch.zeros(3).cuda()      ->  (a finding where the Accelerator is made only after it)
 
-Head([0, 1])                      ->  (a finding where another module puts tensors on its argument)
-
-torch.device("cuda:0")    ->  torch.device("cuda")    (in modules that are not converted, where the script reaches it)
-
-Other GPUs than the first, selected by number in modules that are not converted, are a finding:
-`torch.device("cuda")` there is the GPU of each process once the Accelerator is made, `"cuda:1"` is the same one for all
-of them.
+GPUs that modules which are not converted select by their number are named by ACC714: `torch.device("cuda")` there is
+the GPU of each process once the Accelerator is made, `"cuda:1"` is the same one for all of them.
 """
 
 from __future__ import annotations
@@ -30,14 +25,12 @@ from accelify.analysis.devices.as_text import in_place_of
 from accelify.analysis.devices.class_devices import own_devices
 from accelify.analysis.devices.constants import DeviceConstant, constant_of
 from accelify.analysis.devices.device_names import names_cpu
-from accelify.analysis.devices.handed_numbers import handed_numbers
 from accelify.analysis.devices.on_import import placed_on_import, with_derived
 from accelify.analysis.program import Module
-from accelify.analysis.syntax import dotted, walk
+from accelify.analysis.syntax import dotted
 from accelify.analysis.values import DEVICE, Class
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.unnumbered import is_first_gpu, unnumbered
 from accelify.writer import edits as verbs
 from accelify.writer.edits import InsertAfter
 
@@ -66,31 +59,11 @@ def transform(context: Context) -> Iterator[Change]:
         for text, reads in by_text.items():
             yield from _read(context, constant, text, reads, left)
         readers = [*constant.readers, *map(context.script.module_of, left)]
-        if constant.is_indexed and readers and not _is_unnumbered(context, constant):
+        if constant.is_indexed and readers:
             yield _elsewhere(context, constant, readers)
     yield from _among_others(context)
     yield from _of_base_classes(context)
     yield from _on_import(context)
-    yield from _handed(context)
-
-
-def _handed(context: Context) -> Iterator[Change]:
-    """GPUs that are passed to other modules by number, which is the same for every process."""
-    stated = {named.text for named in context.plan.named_devices}
-    for one in handed_numbers(context.script):
-        if context.is_claimed(one.argument) or dotted(one.argument) in stated:
-            continue
-        owner = one.callee.owner_class
-        where = f"{_file(one.module)}, line {one.place.lineno}"
-        what = owner.name if owner is not None else one.callee.name.rpartition(".")[2]
-        given = context.tree.segment(one.argument)
-        device = f"{context.accelerator(one.call) or 'accelerator'}.device"
-        wanted = f"[{device}]" if one.several else device
-        message = (
-            f"`{what}` puts tensors on the GPU that `{given}` names by its number ({where}), the same one for every "
-            f"process: give it {wanted}"
-        )
-        yield context.todo(CONSTANT, one.call, message, f"give `{what}` {wanted} in the place of {given}")
 
 
 def _on_import(context: Context) -> Iterator[Change]:
@@ -254,16 +227,6 @@ def _elsewhere(context: Context, constant: DeviceConstant, readers: Sequence[Mod
         "own"
     )
     return context.change(CONSTANT, constant.reads[0] if constant.reads else _import(context), message)
-
-
-def _is_unnumbered(context: Context, constant: DeviceConstant) -> bool:
-    """Whether a constant is the first GPU, from which the number could be removed in the text."""
-    texts = [n for value in constant.values for n in walk(value) if isinstance(n, ast.Constant)]
-    first = [text for text in texts if is_first_gpu(text)]
-    numbered = [text for text in texts if isinstance(text.value, str) and ":" in text.value]
-    return len(first) == len(numbered) > 0 and all(
-        unnumbered(context, constant.module, n, CONSTANT) for n in first
-    )
 
 
 def _import(context: Context) -> ast.stmt:
