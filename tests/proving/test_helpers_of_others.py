@@ -109,9 +109,10 @@ def test_a_wrapper_that_is_looked_into(tmp_path: Path, helper: str, use: str, is
         ("return torch.zeros(3, device='cuda')", "helper.made()", False),
         ("return torch.device('cuda:0')", "device = helper.made()", False),
         ("return what == 'cuda:0' or what in ('cuda:0', 'cpu')", "helper.made('a')", False),
-        ("return torch.load('a')", "helper.made()", True),
-        ("return torch.load('a', map_location=what)", "helper.made()", True),
-        ("return torch.load('a', map_location=what)", "helper.made('cpu')", False),
+        ("Net(4, 2).load_state_dict(torch.load('a'))", "helper.made()", True),
+        ("Net(4, 2).load_state_dict(torch.load('a', map_location=what))", "helper.made()", True),
+        ("Net(4, 2).load_state_dict(torch.load('a', map_location=what))", "helper.made('cpu')", False),
+        ("return torch.load('words')", "words = helper.made()", False),
         (
             "import transformers as t\n    t.AutoModel.from_pretrained('a', device_map='auto')",
             "helper.made()",

@@ -6,7 +6,6 @@ import ast
 import builtins
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.cpu_parameters import given_wish
 from accelify.analysis.devices.defaults import is_left_to_default
 from accelify.analysis.devices.named import seen_from
 from accelify.analysis.devices.only_moves import as_callers_say
@@ -74,13 +73,7 @@ class AcceleratorPlace(ConstructorArguments):
                 found, stated = self._wish_of_callers(found, core)
             if name in self.arguments and (stated is None or not self._names_known(found)):
                 wish = self.arguments.pop(name)
-                given = None
-                if name == "cpu":
-                    reads = self.argument_reads.get(name, frozenset())
-                    given = given_wish(script, wish, reads, self.devices.assignments)
-                if given:
-                    self.arguments[name] = "True"
-                elif given is None and not any(
+                if not any(
                     wish == one.wish and is_left_to_default(script, one) for one in self.named_devices
                 ):
                     self.dropped[name] = wish
