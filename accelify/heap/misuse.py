@@ -197,8 +197,9 @@ def _of_device(
     of_rank = any(not array_of(value).is_uniform for value in args[:1])
     mapped = len(args) > 1 or keywords.get("map_location", constant(None)).const is not None
     alone = any(guard.kind in ("main", "one") for guard in run.guards)
-    # Without weights it is data, of the host.
-    weights = run.checks or "load_state_dict" in run.module.text
+    # In a converted module it is data, of the host, and in one without weights.
+    text = run.module.text
+    weights = run.checks or ("load_state_dict" in text and "accelerator" not in text)
     if name == "torch.load" and weights and not (mapped or passed_on or of_rank or alone):
         text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
         run.meet("misuse", node, text, detail="device")
