@@ -12,6 +12,8 @@ super().__init__(options)     ->  super().__init__(options)
 
 mean = torch.zeros(3).cuda()      ->  (a finding where the Accelerator is made only after it)
 
+torch.device("cuda:0")    ->  torch.device("cuda")    (a device of a module that is not converted, which others read)
+
 GPUs that modules which are not converted select by their number are named by ACC714: `torch.device("cuda")` there is
 the GPU of each process once the Accelerator is made, `"cuda:1"` is the same one for all of them.
 """
@@ -27,10 +29,11 @@ from accelify.analysis.devices.constants import DeviceConstant, constant_of
 from accelify.analysis.devices.device_names import names_cpu
 from accelify.analysis.devices.on_import import placed_on_import, with_derived
 from accelify.analysis.program import Module
-from accelify.analysis.syntax import dotted
+from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import DEVICE, Class
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.unnumbered import is_first_gpu, unnumbered
 from accelify.writer import edits as verbs
 from accelify.writer.edits import InsertAfter
 
@@ -59,7 +62,7 @@ def transform(context: Context) -> Iterator[Change]:
         for text, reads in by_text.items():
             yield from _read(context, constant, text, reads, left)
         readers = [*constant.readers, *map(context.script.module_of, left)]
-        if constant.is_indexed and readers:
+        if constant.is_indexed and readers and not _is_unnumbered(context, constant):
             yield _elsewhere(context, constant, readers)
     yield from _among_others(context)
     yield from _of_base_classes(context)
@@ -227,6 +230,16 @@ def _elsewhere(context: Context, constant: DeviceConstant, readers: Sequence[Mod
         "own"
     )
     return context.change(CONSTANT, constant.reads[0] if constant.reads else _import(context), message)
+
+
+def _is_unnumbered(context: Context, constant: DeviceConstant) -> bool:
+    """Whether a constant is the first GPU, from which the number could be removed in the text."""
+    texts = [n for value in constant.values for n in walk(value) if isinstance(n, ast.Constant)]
+    first = [text for text in texts if is_first_gpu(text)]
+    numbered = [text for text in texts if isinstance(text.value, str) and ":" in text.value]
+    return len(first) == len(numbered) > 0 and all(
+        unnumbered(context, constant.module, n, CONSTANT) for n in first
+    )
 
 
 def _import(context: Context) -> ast.stmt:

@@ -122,6 +122,18 @@ def test_a_module_that_goes_on_using_one_gpu_is_named(tmp_path: Path) -> None:
     assert not left(plain)
 
 
+def test_a_module_that_goes_on_using_the_first_gpu_gets_each_process_s_own(tmp_path: Path) -> None:
+    (tmp_path / "conf.py").write_text("import torch\n\n" + DEVICE)
+    (tmp_path / "noise.py").write_text(
+        "import torch\nfrom conf import device\n\n\ndef noise():\n    return torch.randn(4, device=device)\n"
+    )
+    path = tmp_path / "train.py"
+    path.write_text(TRAIN.format(imports="from conf import device\nfrom noise import noise\nnoise()"))
+    found, changed = convert_project(Source.read(path))
+    assert not left(found)
+    assert changed.new_text == "import torch\n\n" + DEVICE.replace("cuda:0", "cuda")
+
+
 def test_a_constant_that_asks_for_more_than_the_machine_decides_on_the_cpu(tmp_path: Path) -> None:
     conf = "import os\ndevice = torch.device('cuda' if os.environ.get('GPU') else 'cpu')\n"
     found = convert(tmp_path, TRAIN.format(imports="from conf import device"), conf=conf)
@@ -335,7 +347,7 @@ def test_a_class_that_nothing_names_is_left_alone(tmp_path: Path) -> None:
     convert(tmp_path, dedent(script), kept=dedent(kept), engine=dedent(engine))
 
 
-@pytest.mark.parametrize(("device", "said"), [(SECOND, 1), (DEVICE, 1)])
+@pytest.mark.parametrize(("device", "said"), [(SECOND, 1), (DEVICE, 0)])
 def test_reads_that_no_accelerator_comes_to_are_one_finding(tmp_path: Path, device: str, said: int) -> None:
     """Of a module that is converted as well: its number stands in one place, where it can be taken out."""
     body = TRAIN.partition("\n\n\n")[2]
