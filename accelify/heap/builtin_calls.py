@@ -25,14 +25,14 @@ from accelify.heap.containers import (
     reduced_value,
     tuple_of,
 )
-from accelify.heap.counts import COUNTS, is_number, names_of, share_of
+from accelify.heap.counts import COUNTS, is_number, share_of
 from accelify.heap.dividing import divides
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
-from accelify.heap.misuse import splits
 from accelify.heap.moved import are_passed
 from accelify.heap.parameters import SPREAD
 from accelify.heap.partials import partial_of
 from accelify.heap.paths import joined_path, pattern
+from accelify.heap.questions import is_instance, type_of
 from accelify.heap.random_draws import is_as_long
 from accelify.heap.values import (
     LENGTH,
@@ -44,7 +44,6 @@ from accelify.heap.values import (
     TUPLE,
     UNDIVIDED,
     UNSET,
-    WRAPPER,
     Bound,
     Container,
     Instance,
@@ -213,21 +212,6 @@ def _first_rounds(engine: Interpreter, args: Args, keywords: Keywords, node: ast
     return Value(refs=(over,))
 
 
-def _isinstance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    if len(args) == 2 and engine.run.checks:
-        names = names_of(engine.run, args[1])
-        modules = [ref for ref in args[0].of(Instance) if ref.kind == "module"]
-        if WRAPPER in names and len(modules) == len(args[0].refs) == 1:
-            return constant(modules[0].prepared)
-    asked = args[1].refs if len(args) == 2 and not engine.run.checks else ()
-    if asked and all(splits(engine.run, ref) for ref in asked):
-        # A conversion takes them out, all but those of the project's own classes.
-        owned = [ref.cls for ref in args[0].of(Instance) if ref.cls is not None]
-        if not any(splits(engine.run, cls) for cls in owned):
-            return constant(False)
-    return Value(type="builtins.bool")
-
-
 def _getattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if len(args) < 2:
         return None
@@ -257,15 +241,6 @@ def _setattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
 
 def _vars(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     return as_dictionary(engine.run, args[0]) if args and shows_fields(args[0]) else None
-
-
-def _type(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    if len(args) != 1:
-        return None
-    wrapped = engine.run.checks and args[0].refs and all(ref.prepared for ref in args[0].of(Instance))
-    if wrapped and all(getattr(ref, "kind", "") == "module" for ref in args[0].refs):
-        return Value(type=WRAPPER)
-    return engine.attributes.read(args[0], "__class__", node)
 
 
 def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -388,14 +363,14 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "itertools.islice": _first_rounds,
     "copy.copy": _same_elements,
     "copy.deepcopy": _same_elements,
-    "builtins.isinstance": _isinstance,
+    "builtins.isinstance": is_instance,
     "builtins.hasattr": _flag,
     "builtins.callable": _flag,
     "builtins.issubclass": _flag,
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.vars": _vars,
-    "builtins.type": _type,
+    "builtins.type": type_of,
     "builtins.float": _as_before,
     "builtins.int": _as_before,
     "builtins.round": _as_before,

@@ -53,6 +53,7 @@ from accelify.heap.state import is_part
 from accelify.heap.texts import known_text, texts_of
 from accelify.heap.values import (
     BATCH,
+    DEVICE,
     NONE,
     PART,
     SHAPES,
@@ -450,6 +451,8 @@ class Expressions:
                 given = self.engine.calls.special(ref, "__getitem__", [key], node)
             if given is not None:
                 return given
+        if base.where != key.where == DEVICE:  # what lies there takes an index from the host
+            meet_together(self.run, node, (base, key))
         part = part_of(self.run, node, base, key, at)
         return replace(part, refs=base.refs) if is_part(base) else part
 

@@ -112,12 +112,13 @@ class LibraryCalls:
         if self.run.checks:
             misuse.of_call(self.run, known, args, keywords, node)
         else:
-            misuse.of_conversion(self.run, known, node)
+            misuse.of_conversion(self.run, known, args, keywords, node)
         keywords = misuse.without_devices(keywords)
         if row is None or row.transfer == "unknown":
             return self.unknown_calls.function(Value(refs=(Library(name),)), args, keywords, node)
         unbound = bool(args) and any(one.receiver for one in row.path)  # `Path.exists(path)`
-        return self._by_row(row, name, args, keywords, node, receiver=unbound)
+        made = self._by_row(row, name, args, keywords, node, receiver=unbound)
+        return replace(made, text=pattern(args[0])) if known == "torch.device" and len(args) == 1 else made
 
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""
@@ -131,6 +132,8 @@ class LibraryCalls:
                 # What is written to it is read again, such as the rank.
                 options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
                 return Value(refs=(options,))
+        else:
+            misuse.of_move(self.run, name, args, keywords, node)
         keywords = misuse.without_devices(keywords)
         if name in ("to", "cuda"):
             # Wherever a tensor lies, it is the same.
@@ -472,7 +475,7 @@ class LibraryCalls:
                     self.mutated.setdefault(node, {})[number] = replace(
                         made, type=value.type or made.type, where=value.where
                     )
-        return made if row.returns else result
+        return replace(made, where=written[0].where if written else "") if row.returns else result
 
 
 def _is_for_others(disable: Value | None) -> bool:

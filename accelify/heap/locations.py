@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from accelify.heap.run import Run
 
 _TENSORS = frozenset({TENSOR, BATCH})
-# Of the functions that go row by row, those that need their tensors in one place.
-_TOGETHER = frozenset("eq ne lt gt le ge equal maximum minimum".split())
+# Of the functions that join no figures, those that need their tensors in one place.
+_TOGETHER = frozenset(
+    "eq ne lt gt le ge equal maximum minimum where gather scatter scatter_ scatter_add scatter_add_ index_select "
+    "index_add index_add_ masked_fill masked_fill_ matmul mm bmm".split()
+)
 _JOINING = frozenset({"plus", "minus", "times", "over", "loss"})
 # Of a loader or a data set: where its items lie; of a model, where it was sent by its methods.
 AT = "#at"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from accelify.domains.placement import Kind
 from accelify.heap import on_tpu
 from accelify.heap.containers import array_of, elements
+from accelify.heap.device_texts import is_compared, where_named
 from accelify.heap.dividing import divides
 from accelify.heap.divisors import divisors, made_of
 from accelify.heap.locations import text_of
@@ -111,8 +112,10 @@ def of_sampler(run: Run, args: Sequence[Value], keywords: Mapping[str, Value], n
         run.meet("misuse", node, text, [seed], detail="loss")
 
 
-def of_conversion(run: Run, name: str, node: ast.AST) -> None:
-    """A call of what a conversion has taken the preparation of out of the script."""
+def of_conversion(
+    run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> None:
+    """A call in a converted script: of what a conversion has taken the preparation out of, or with a GPU's number."""
     if name in _SPLITTING:
         _splits(run, name.rpartition(".")[2], node)
     if name == _SCALING:
@@ -120,6 +123,7 @@ def of_conversion(run: Run, name: str, node: ast.AST) -> None:
             "apex's `scale_loss` raises where nothing calls amp.initialize: accelerator.backward(loss) scales"
         )
         run.meet("misuse", node, text, detail="beside")
+    _of_device(run, name, args, keywords, node)
 
 
 def splits(run: Run, ref: Ref) -> bool:
@@ -163,6 +167,27 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     if run.accelerated and name in _BESIDE:
         short = name.rpartition(".")[2]
         run.meet("misuse", node, f"`{short}` works beside the Accelerator; {_BESIDE[name]}", detail="beside")
+    _of_device(run, name, args, keywords, node)
+
+
+def _of_device(
+    run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> None:
+    """A call that puts something on the same GPU for every process, or on all of them."""
+    if not run.checks and name == "torch.device":
+        return  # what a script makes of it may be replaced: it is named where it is used
+    if name in _CHOOSES_DEVICE and not run.checks:
+        alike = all(value.place.is_same and value.type != "torch.device" for value in args)
+        if args and alike and any(one.kind == "accelerator" for one in run.events):
+            text = f"`{run.segment(node)}` chooses one GPU for all processes, after the Accelerator chose"
+            run.meet("misuse", node, text, detail="device")
+        return  # in front of it the Accelerator chooses again
+    spread = keywords.get("device_map", Value())
+    maps = {part.const for part in (spread, *(elements(run, spread) or []))} - {"cpu"}
+    whole = not run.checks and any(isinstance(one, str | int) for one in maps)
+    if whole and name.endswith(".from_pretrained"):
+        text = f"`device_map` spreads the model over the GPUs of all processes; use {_own_device(run)}"
+        run.meet("misuse", node, text, detail="device")
     if name in _DEVICE_CALLS or name.startswith("torch."):
         listed = keywords.get("device_ids") if name in WRAPPERS else None
         numbers = elements(run, listed) if listed is not None else None
@@ -170,9 +195,12 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     passed_on = isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords)
     # A file that each rank has for itself was written by it, on its device.
     of_rank = any(not array_of(value).is_uniform for value in args[:1])
-    mapped = len(args) > 1 or "map_location" in keywords
+    mapped = len(args) > 1 or keywords.get("map_location", constant(None)).const is not None
     alone = any(guard.kind in ("main", "one") for guard in run.guards)
-    if name == "torch.load" and not (mapped or passed_on or of_rank or alone):
+    # In a converted module it is data, of the host, and in one without weights.
+    text = run.module.text
+    weights = run.checks or ("load_state_dict" in text and "accelerator" not in text)
+    if name == "torch.load" and weights and not (mapped or passed_on or of_rank or alone):
         text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
         run.meet("misuse", node, text, detail="device")
 
@@ -193,9 +221,14 @@ def of_method(
         run.meet("loaded", node, run.segment(node), [receiver, *args[:1]], detail=detail)
     if name in ("to", "cuda"):
         given = [*args[:1], *_at(keywords)]
-        if run.accelerated or run.grouped:
-            _fixed(run, given, node, name)
+        of_move(run, name, args, keywords, node)
         _on_current(run, given or [constant("cuda")] * (name == "cuda"), node)
+
+
+def of_move(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
+    """A move to a device, which is the same one for every process where it has a number."""
+    if name in ("to", "cuda") and (run.accelerated or run.grouped or not run.checks):
+        _fixed(run, [*args[:1], *_at(keywords)], node, name)
 
 
 def _is_trained(run: Run, ref: Instance) -> bool:
@@ -227,8 +260,8 @@ def _on_current(run: Run, values: Sequence[Value], node: ast.AST) -> None:
 def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
     run.depends()
     for value in values:
-        # A `torch.device` is named where it is made.
-        named = value.type != "torch.device" and _INDEXED.fullmatch(value.text)
+        # A `torch.device` is named where it is made, and in a converted script where it is used.
+        named = (value.type != "torch.device" or not run.checks) and _INDEXED.fullmatch(value.text)
         const = value.text if named else value.const
         if const in (0, "cuda:0") and any(guard.kind == "main" for guard in run.guards):
             continue  # the main process's
@@ -239,42 +272,18 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
         if (isinstance(const, str) and const.startswith(("cuda:", "xpu:", "npu:"))) or (
             number and "load" not in name
         ):
-            if _is_compared(run, node):
+            if is_compared(run, node):
                 return
-            at = node if "load" in name else _where_named(run, node, const)
+            at = node if "load" in name else where_named(run, node, const)
             text = f"`{run.segment(at)}` names one device for every process"
-            if run.accelerated or run.grouped:
+            if run.accelerated or run.grouped or not run.checks:
                 run.meet("misuse", at, f"{text}; use {_own_device(run)}", detail="device")
             else:
                 run.meet("device", at, text, detail="fixed")
 
 
-def _where_named(run: Run, node: ast.AST, device: object) -> ast.AST:
-    """Where a call gets its device from: the one assignment of the name that it is given, or the call itself."""
-    words = node.keywords if isinstance(node, ast.Call) else []
-    given = [*getattr(node, "args", []), *(one.value for one in words)]
-    names = {one.id for one in given if isinstance(one, ast.Name)}
-    made = [
-        stmt.value
-        for stmt in (ast.walk(run.module.tree) if run.module.tree is not None and names else ())
-        if isinstance(stmt, ast.Assign) and names & {getattr(one, "id", "") for one in stmt.targets}
-    ]
-    found = [one for one in made if any(getattr(part, "value", None) == device for part in ast.walk(one))]
-    return found[0] if len(made) == len(found) == 1 else node
-
-
-def _is_compared(run: Run, node: ast.AST) -> bool:
-    """Whether it is only asked if another device is this one."""
-    return any(
-        part is node
-        for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
-        if isinstance(one, ast.Compare)
-        for part in (one.left, *one.comparators)
-    )
-
-
 def _own_device(run: Run) -> str:
-    return "accelerator.device" if run.accelerated else "the one of its local rank"
+    return "accelerator.device" if run.accelerated or not run.checks else "the one of its local rank"
 
 
 def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
@@ -407,11 +416,14 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
         return
     if run.read(ref, f"{SET}{name}") is not None or of_engine(run, ref, name):
         return
+    converted = not run.checks
     if name == "no_sync":
         run.meet("accumulate", node, f"model.{name}")
-    elif (run.accelerated or run.at_model) and name not in OF_MODULES and _is_asked_for(run, node):
+    elif (
+        (run.accelerated or run.at_model or converted) and name not in OF_MODULES and _is_asked_for(run, node)
+    ):
         return
-    elif name == "module" and run.accelerated:
+    elif name == "module" and (run.accelerated or converted):
         if _has_default(node) or _is_by_deepspeed(run):
             return
         text = (

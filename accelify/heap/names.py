@@ -225,7 +225,7 @@ class Attributes:
             return self.engine.modules.loaded(own_value)
         if name == "__class__" and ref.cls is not None:
             return Value(refs=(ref.cls,))
-        if self.run.checks:
+        if self.run.checks or name == "module":
             if all(one.prepared and not self._has_itself(one, name) for one in base.of(Instance)):
                 of_attribute(self.run, ref, name, node)
             if name == "module" and ref.prepared and ref.wrapped is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.modules.module_variables import is_read_only_after
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.statements.handed_options import holders, is_read_between, reads
 from accelify.analysis.syntax import dotted
@@ -96,19 +95,6 @@ def agreed_inside(context: Context, target: ast.expr) -> list[Edit]:
             return []
     line = f"{name}.{target.attr} = broadcast_object_list([{name}.{target.attr}])[0]"
     return [InsertBefore(place, (line,), order=-49), agreement_import(context, place)]
-
-
-def agreed_for_module(context: Context, target: ast.expr) -> list[Edit]:
-    """Edits by which the function that makes the Accelerator sets a name of the module again. None where it is read
-    before."""
-    anchor = context.plan.anchor
-    place = anchor.before if anchor is not None else None
-    if anchor is None or place is None or not isinstance(target, ast.Name):
-        return []
-    if not is_read_only_after(context.script, target, context.script.scope_of(place), anchor):
-        return []
-    lines = (f"global {target.id}", f"{target.id} = broadcast_object_list([{target.id}])[0]")
-    return [InsertBefore(place, lines, order=-49), agreement_import(context, place)]
 
 
 def _is_there(context: Context, target: ast.Attribute) -> bool:

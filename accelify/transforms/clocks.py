@@ -36,7 +36,7 @@ from accelify.analysis.planning.anchors import node_of
 from accelify.analysis.program import Module, absolute_name
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import calls_in, dotted, walk
-from accelify.transforms.agreed_names import agreed_for_module, agreed_inside, agreed_later, agreement_import
+from accelify.transforms.agreed_names import agreed_inside, agreed_later, agreement_import
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.transforms.clock_paths import (
     Naming,
@@ -148,9 +148,7 @@ def _agree(
             return  # only the main process names what is only written
         edits: list[Edit] = []
         if early and isinstance(stmt, Naming):
-            target = naming_target(stmt)
-            edits = agreed_later(context, stmt) or agreed_inside(context, target)
-            edits = edits or agreed_for_module(context, target)
+            edits = agreed_later(context, stmt) or agreed_inside(context, naming_target(stmt))
         where = "" if edits else f": after the Accelerator, {ADVICE}"
         yield context.change(CLOCK, stmt, f"{message}{where}", edits)
         return

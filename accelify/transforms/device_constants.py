@@ -12,13 +12,10 @@ super().__init__(options)     ->  super().__init__(options)
 
 mean = torch.zeros(3).cuda()      ->  (a finding where the Accelerator is made only after it)
 
-Head([0, 1])                      ->  (a finding where another module puts tensors on its argument)
+torch.device("cuda:0")    ->  torch.device("cuda")    (a device of a module that is not converted, which others read)
 
-torch.device("cuda:0")    ->  torch.device("cuda")    (in modules that are not converted, where the script reaches it)
-
-Other GPUs than the first, selected by number in modules that are not converted, are a finding:
-`torch.device("cuda")` there is the GPU of each process once the Accelerator is made, `"cuda:1"` is the same one for all
-of them.
+GPUs that modules which are not converted select by their number are named by ACC714: `torch.device("cuda")` there is
+the GPU of each process once the Accelerator is made, `"cuda:1"` is the same one for all of them.
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ from accelify.analysis.devices.as_text import in_place_of
 from accelify.analysis.devices.class_devices import own_devices
 from accelify.analysis.devices.constants import DeviceConstant, constant_of
 from accelify.analysis.devices.device_names import names_cpu
-from accelify.analysis.devices.handed_numbers import handed_numbers
 from accelify.analysis.devices.on_import import placed_on_import, with_derived
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted, walk
@@ -71,26 +67,6 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _among_others(context)
     yield from _of_base_classes(context)
     yield from _on_import(context)
-    yield from _handed(context)
-
-
-def _handed(context: Context) -> Iterator[Change]:
-    """GPUs that are passed to other modules by number, which is the same for every process."""
-    stated = {named.text for named in context.plan.named_devices}
-    for one in handed_numbers(context.script):
-        if context.is_claimed(one.argument) or dotted(one.argument) in stated:
-            continue
-        owner = one.callee.owner_class
-        where = f"{_file(one.module)}, line {one.place.lineno}"
-        what = owner.name if owner is not None else one.callee.name.rpartition(".")[2]
-        given = context.tree.segment(one.argument)
-        device = f"{context.accelerator(one.call) or 'accelerator'}.device"
-        wanted = f"[{device}]" if one.several else device
-        message = (
-            f"`{what}` puts tensors on the GPU that `{given}` names by its number ({where}), the same one for every "
-            f"process: give it {wanted}"
-        )
-        yield context.todo(CONSTANT, one.call, message, f"give `{what}` {wanted} in the place of {given}")
 
 
 def _on_import(context: Context) -> Iterator[Change]:

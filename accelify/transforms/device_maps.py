@@ -3,7 +3,7 @@
 model = AutoModel.from_pretrained(name, device_map="auto")
     ->  model = AutoModel.from_pretrained(name, device_map=accelerator.device)
 
-A function of a module that is not converted, which loads one so, is reported where the script calls it.
+A module that is not converted, and loads one so, is named by ACC714.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.devices.device_names import names_cpu
-from accelify.analysis.devices.selected import ReachedElsewhere
-from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.option_defaults import constants_in
 from accelify.analysis.syntax import call_keyword, is_constant
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
@@ -33,7 +31,6 @@ SPREAD = Rule(
 def transform(context: Context) -> Iterator[Change]:
     """Yield the device of each process in the place of a map of devices."""
     script, tree = context.script, context.tree
-    yield from _elsewhere(context)
     if not any(module.tree.mentions(b"device_map") for module in script.modules):
         return
     for call in script.calls():
@@ -53,35 +50,6 @@ def transform(context: Context) -> Iterator[Change]:
             else:
                 message += ": give it the device of the process, accelerator.device"
             yield context.change(SPREAD, value, message, edits)
-
-
-def _elsewhere(context: Context) -> Iterator[Change]:
-    """Report the calls of functions of modules that are not converted, and that spread a model."""
-    spread = ReachedElsewhere(context.script, b"device_map", _is_spread_there)
-    for call in context.script.calls() if spread.any else ():
-        found = spread.by(call)
-        if found is None or context.is_claimed(call) or context.is_guarded(call):
-            continue
-        callee, (path, line) = found
-        file = path.replace("\\", "/").rsplit("/", 1)[-1]
-        name = callee.owner_class.name if callee.owner_class is not None else callee.name
-        message = (
-            f"`{name}` loads a model with a device_map ({file}, line {line}) that is for one process with all GPUs of "
-            "the machine: give it the device of the process there"
-        )
-        yield context.todo(
-            SPREAD, call, message, "this spreads a model over all GPUs; leave device_map out there"
-        )
-
-
-def _is_spread_there(module: Module, scope: Scope, call: ast.Call) -> bool:
-    """Whether a call gives a model a map that is written out, of more or other devices than the process's."""
-    value = call_keyword(call, "device_map")
-    if getattr(call.func, "attr", "") != "from_pretrained" or value is None:
-        return False
-    if isinstance(value, ast.Dict):
-        return not all(is_constant(one, "cpu") or _is_of_process(one) for one in value.values)
-    return isinstance(value, ast.Constant) and not is_constant(value, None, "cpu")
 
 
 def _spreads(context: Context, value: ast.expr) -> bool:

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
-from accelify.analysis.devices.made_elsewhere import typed_elsewhere
 from accelify.analysis.devices.tensor_makers import DEVICE, HOST
-from accelify.analysis.syntax import Tree
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.fixes_elsewhere import FixElsewhere
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
@@ -35,7 +31,6 @@ def transform(context: Context) -> Iterator[Change]:
     tree = context.tree
     if context.plan.arguments.get("cpu") == "True":
         return
-    _elsewhere(context)
     if not (tree.mentions("isinstance") or tree.mentions(".type()")):
         return
     for call in context.script.calls():
@@ -52,37 +47,18 @@ def _comes_to_the_device(context: Context, node: ast.expr) -> bool:
 
 
 def _instance(context: Context, call: ast.Call) -> Iterator[Change]:
+    """The GPU's types beside the CPU's of an `isinstance`."""
     if not _comes_to_the_device(context, call.args[0]):
         return
-    edit = _with_the_devices(context.tree, call, context.script.qualname)
-    if edit is not None:
-        yield _change(context, call.args[0], call, [edit])
-
-
-def _elsewhere(context: Context) -> None:
-    """The same in functions of modules that are not converted, for arguments from the script."""
-    for module, call in typed_elsewhere(context.script, *context.locations):
-        scope = module.scopes.of(call)
-        edit = _with_the_devices(module.tree, call, partial(context.effects.qualname, module, scope))
-        if edit is not None:
-            message = f"`{module.tree.segment(call.args[0])}` is on the device, where its type is another one"
-            context.fixes_elsewhere.append(FixElsewhere(module, call, edit, HOST_TYPE, message))
-
-
-def _with_the_devices(tree: Tree, call: ast.Call, qualname: Callable[[ast.expr], str | None]) -> Edit | None:
-    """The edit that adds the GPU's types to the CPU's of an `isinstance`; None where there are none to add."""
-    given = call.args[1]
+    given, qualname = call.args[1], context.script.qualname
     types = given.elts if isinstance(given, ast.Tuple) else [given]
     found = [_HOST_TYPE.fullmatch(qualname(one) or "") for one in types]
     names = {match[1] for match in found if match}
     known = {(qualname(one) or "").removeprefix("torch.cuda.") for one in types}
     added = "".join(f", torch.cuda.{name}" for name in sorted(names - known))
-    if not added:
-        return None
-    if isinstance(given, ast.Tuple):
-        pieces = [piece for one in given.elts for piece in (", ", one)][1:]
-        return verbs.replace(given, "(", *pieces, f"{added})")
-    return verbs.replace(given, "(", given, f"{added})")
+    if added:
+        pieces = [piece for one in types for piece in (", ", one)][1:]
+        yield _change(context, call.args[0], call, [verbs.replace(given, "(", *pieces, f"{added})")])
 
 
 def _named(context: Context, compare: ast.Compare, asked: ast.Attribute) -> Iterator[Change]:

@@ -11,11 +11,10 @@ model.load_state_dict(torch.load(path))
 Weights are saved without `module.` before their names from now on, and a model without the wrapper around it: scripts
 that load them into a DataParallel, or take the model out of one, fail until they are changed. A DataParallel in a
 module that is not converted is named by ACC712: of several processes on several GPUs only the first can run it.
-Functions of other modules that take the model out of its wrapper (`net = net.module` under a flag) get a flag that
-says there is none, or are reported, as is `.module` of what cannot be followed. An input on the host that a function
-of another module passes to the model, or makes for it, is named by ACC710: DataParallel moved it to the GPU. Batch
-norm that communicates between the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's batch
-then.
+Functions of other modules that take the model out of its wrapper are named by ACC715. An input on the host that a
+function of another module passes to the model, or makes for it, is named by ACC710: DataParallel moved it to the GPU.
+Batch norm that communicates between the replicas (SynchronizedBatchNorm2d) is named by ACC705: it sees one process's
+batch then.
 """
 
 from __future__ import annotations
@@ -26,9 +25,6 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.files.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.models.parallel_wraps import is_afterwards, is_unread_and_stays, wrapping_calls
-from accelify.analysis.models.stray_unwrapping import stray_unwrapping
-from accelify.analysis.models.unwrapped_elsewhere import unwrapped_elsewhere
-from accelify.analysis.models.weights_elsewhere import weights_elsewhere
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.analysis.syntax import call_argument, dotted
 from accelify.analysis.values import Entity
@@ -79,9 +75,6 @@ def transform(context: Context) -> Iterator[Change]:
         yield context.change(PARALLEL, call, message, edits, core=True, safety=safety)
     yield from _inner_modules(context, parts)
     yield from _weights(context, wrapped)
-    yield from _weights_elsewhere(context, wrapped)
-    yield from _unwrapped_elsewhere(context, wrapped)
-    yield from _stray(context, wrapped)
     yield from _unread(context)
 
 
@@ -99,60 +92,6 @@ def _unread(context: Context) -> Iterator[Change]:
             yield context.todo(
                 PARALLEL, call, message, "take the DataParallel out; prepare distributes the model"
             )
-
-
-def _unwrapped_elsewhere(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
-    """`.module` in other modules, which does not exist on one process: replaced by the script's flag, or reported."""
-    done: set[ast.Call] = set()
-    for one in unwrapped_elsewhere(context.script, set(wrapped)):
-        models = context.script.models_of(one.model)
-        accelerator, flag = context.accelerator(one.call), one.flag
-        if one.call in done or context.is_claimed(one.model):
-            continue
-        done.add(one.call)
-        file = one.module.path.name if one.module.path is not None else "another module"
-        where = f"{file}, line {one.read.lineno}"
-        wraps = [wrap for model in models for wrap in wrapped.get(model, ())]
-        if accelerator is None or flag is None or not _tells_of(context, flag, wraps):
-            message = f"`{one.callee.name}` takes the model out of a DataParallel ({where}), in which it no longer is"
-            mark = f"take `.module` out of `{one.callee.name}` ({where})"
-            yield context.todo(PARALLEL, one.call, message, mark)
-            continue
-        edits: list[Edit] = [verbs.replace(flag, "False")]
-        if context.plan.after_prepare(one.call, models):
-            edits.append(verbs.replace(one.model, context.unwrapped(one.model, accelerator)))
-        context.claim(flag, one.model)
-        message = f"`{one.callee.name}` is given a DataParallel ({where}), in which the model no longer is"
-        yield context.change(PARALLEL, one.call, message, edits, core=True)
-
-
-def _stray(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
-    """`.module` of something that cannot be followed, once for each function: it may be one of these models."""
-    if not wrapped:
-        return
-    known = {one.read for one in unwrapped_elsewhere(context.script, set(wrapped))}
-    first = context.tree.first(call for calls in wrapped.values() for call in calls)
-    for module, read in stray_unwrapping(context.script, set(wrapped), known):
-        converted = module in context.script.modules
-        file = module.path.name if module.path is not None else "the script"
-        line = context.tree.line_of(read) if converted else read.lineno
-        message = (
-            f"`.module` is read in {file}, line {line}, of what may be a model that has no wrapper any more"
-        )
-        yield context.change(PARALLEL, read if converted else first, message)
-
-
-def _tells_of(context: Context, flag: ast.expr, wraps: list[ast.Call]) -> bool:
-    """Whether a flag is what the script asks before it wraps the model."""
-    name = dotted(flag)
-    return (
-        name is not None
-        and bool(wraps)
-        and all(
-            any(isinstance(a, ast.If) and dotted(a.test) == name for a in context.tree.ancestors(wrap))
-            for wrap in wraps
-        )
-    )
 
 
 def _weights(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
@@ -211,23 +150,6 @@ def _wrapped_parts(
             for model in context.script.models_of(target.value):
                 found.setdefault(model, []).append((target.attr, call))
     return found
-
-
-def _weights_elsewhere(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterator[Change]:
-    """Report the functions of other modules that load such files into the model, which has no `module.` any more."""
-    for one in weights_elsewhere(context.script, wrapped.keys()):
-        wraps = [wrap for model in context.script.models_of(one.model) for wrap in wrapped.get(model, ())]
-        afterwards = any(is_afterwards(context.script, one.call, wrap) for wrap in wraps)
-        if not afterwards or trained_before(context.script, one.call):
-            continue
-        file = one.module.path.name if one.module.path is not None else "another module"
-        where = f"{file}, line {one.site.lineno}"
-        message = (
-            f"`{one.callee.name}` loads weights into the model ({where}): files that were saved under DataParallel "
-            "have `module.` before the names of the weights, which the model no longer has"
-        )
-        mark = f"take `module.` off the names of the weights that `{one.callee.name}` loads ({where})"
-        yield context.todo(PARALLEL, one.call, message, mark)
 
 
 def _inner_modules(context: Context, parts: set[Entity]) -> Iterator[Change]:

@@ -14,7 +14,6 @@ from accelify.analysis.devices.hidden import hidden_on_import, hides_all, hiding
 from accelify.analysis.devices.named import device_arguments
 from accelify.analysis.devices.options import holds_options
 from accelify.analysis.devices.seen_options import place_of
-from accelify.analysis.devices.selected import selected_elsewhere
 from accelify.analysis.schedules.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.findings import Safety, Severity
@@ -51,7 +50,6 @@ def selections(context: Context) -> Iterator[Change]:
             edit = verbs.replace(call.args[0], "-1")
             yield context.change(SELECT, call, message, [edit], core=True)
     yield from _hidden_by_functions(context)
-    yield from _selected_by_functions(context)
     for stmt, file in hidden_on_import(context.script):
         message = (
             f"{file} sets CUDA_VISIBLE_DEVICES when it is imported, so that all processes see only those GPUs"
@@ -109,26 +107,6 @@ def _hidden_by_functions(context: Context) -> Iterator[Change]:
             call,
             f"`{callee.name}` sets CUDA_VISIBLE_DEVICES in {file}, so that all processes see only those GPUs",
             "all processes share the GPUs chosen here; choose them when launching",
-        )
-
-
-def _selected_by_functions(context: Context) -> Iterator[Change]:
-    """Report the calls of functions that are not converted and select one GPU for all after the Accelerator."""
-    selected = selected_elsewhere(context.script, context.effects.qualname)
-    for call in context.script.calls() if selected.any else ():
-        found = selected.by(call)
-        if found is None or context.is_claimed(call) or not context.reaches_cheaply(call):
-            continue
-        if context.accelerator(call) is None:
-            continue  # above the Accelerator, which selects each process's GPU after it
-        callee, (path, line) = found
-        file = path.replace("\\", "/").rsplit("/", 1)[-1]
-        yield context.todo(
-            SELECT,
-            call,
-            f"`{callee.name}` selects a GPU with torch.cuda.set_device ({file}, line {line}), the same one on every "
-            "process, after the Accelerator, which had selected its own",
-            "this selects one GPU for all processes; take torch.cuda.set_device out there",
         )
 
 

@@ -16,9 +16,10 @@ MESSAGE = f'`"{FIRST}"` is the same GPU for every process, `"cuda"` is each proc
 
 def unnumbered(context: Context, module: Module, text: ast.expr, rule: Rule) -> bool:
     """Take the number from `"cuda:0"` in a module that is not converted; False where that cannot be done."""
-    if module in context.script.modules or not can_go(context, module, text):
+    if module in context.script.modules or not _can_go(context, module, text):
         return False
-    edit = verbs.replace(text, without_number(module.tree.segment(text)))
+    # Without the number it is the process's GPU.
+    edit = verbs.replace(text, module.tree.segment(text).replace(FIRST, "cuda"))
     context.fixes_elsewhere.append(FixElsewhere(module, text, edit, rule, MESSAGE))
     return True
 
@@ -28,7 +29,7 @@ def is_first_gpu(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value == FIRST
 
 
-def can_go(context: Context, module: Module, text: ast.expr) -> bool:
+def _can_go(context: Context, module: Module, text: ast.expr) -> bool:
     """Whether a text is written out, and the program does not test for it: `if device == "cuda:0":`."""
     if not is_first_gpu(text) or isinstance(module.tree.parent(text), ast.JoinedStr):
         return False  # a part of a longer text is none that a device is made of
@@ -40,8 +41,3 @@ def can_go(context: Context, module: Module, text: ast.expr) -> bool:
         for test in one.tree.nodes(ast.Compare)
         for part in walk(test)
     )
-
-
-def without_number(segment: str) -> str:
-    """The source of such a text without the number, which then means the process's GPU."""
-    return segment.replace(FIRST, "cuda")

@@ -4,13 +4,13 @@ model.module.encoder                  ->  accelerator.unwrap_model(model).encode
 model = model.cpu().module            ->  model = accelerator.unwrap_model(model).cpu()
 model.hidden = None                   ->  accelerator.unwrap_model(model).hidden = None
 sample = model.decode(z)  # no_grad   ->  sample = accelerator.unwrap_model(model).decode(z)
-kind_of(model)  # asks isinstance     ->  kind_of(accelerator.unwrap_model(model))
 if type(model) is Net:                ->  if type(accelerator.unwrap_model(model)) is Net:
 name = type(optimizer).__name__       ->  name = type(optimizer.optimizer).__name__
 x = attack(model, x)  # of a copy     ->  x = attack(accelerator.unwrap_model(model), x)
-twin = twin_of(model)  # type(model)()  ->  twin = twin_of(accelerator.unwrap_model(model))
 torch.jit.script(model)               ->  torch.jit.script(accelerator.unwrap_model(model))
 export(model.float(), x)  # by one    ->  export(accelerator.unwrap_model(model).float(), x)
+
+Functions of other modules that ask for the class of a model, or read `.module` of it, are named by ACC715.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.models.asked_elsewhere import asked_elsewhere
 from accelify.analysis.models.copied import copied_parameters, is_run_only
-from accelify.analysis.models.made_anew import made_anew
 from accelify.analysis.models.parallel_wraps import is_unread_and_stays
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import dotted, is_constant, text_of, walk
@@ -61,7 +59,6 @@ def transform(context: Context) -> Iterator[Change]:
     yield from _either_way(context)
     yield from _bare_uses(context)
     yield from _copied(context)
-    yield from _asked_elsewhere(context)
     yield from _after_a_move(context)
     yield from _types_of_steppers(context)
     yield from _of_copies(context)
@@ -360,36 +357,8 @@ def _bare_uses(context: Context) -> Iterator[Change]:
         yield context.change(UNWRAP, name, message, [edit])
 
 
-def _asked_elsewhere(context: Context) -> Iterator[Change]:
-    """Models whose class is tested by functions of other modules: unwrapped if the functions only do that."""
-    for one in asked_elsewhere(context.script, context.plan.prepared):
-        if context.is_claimed(one.model):
-            continue
-        if context.is_guarded(one.model):
-            continue  # what only one process runs gets the bare model anyway
-        if not _can_be_wrapped(context, one.model) or not _after_prepare(context, one.model):
-            continue
-        context.claim(one.model)
-        file = one.module.path.name if one.module.path is not None else "another module"
-        test = one.module.tree.segment(one.test)
-        message = (
-            f"`{one.callee.name}` asks `{test}` ({file}, line {one.test.lineno}), and a wrapped model is of the "
-            "wrapper's class"
-        )
-        accelerator = context.accelerator(one.model)
-        if not one.only or accelerator is None:
-            mark = f"`{one.callee.name}` asks for the model's class: unwrap it in that test ({file})"
-            yield context.todo(UNWRAP, one.call, message, mark)
-            continue
-        edit = verbs.replace(one.model, context.unwrapped(one.model, accelerator))
-        yield context.change(UNWRAP, one.model, message, [edit])
-
-
 def _copied(context: Context) -> Iterator[Change]:
-    """Models of which a copy is made and run for its input's gradient, here or in a module that is not converted.
-
-    Also those of whose class a function makes another one, `type(net)(net.config)`: it would be the wrapper's.
-    """
+    """Models of which a copy is made and run for its input's gradient, here or in a module that is not converted."""
     script = context.script
     for call in script.calls() if script.backwards else ():
         copied: list[ast.expr] = []
@@ -401,10 +370,6 @@ def _copied(context: Context) -> Iterator[Change]:
             continue
         elif callees := script.callees(call) & script.backward_elsewhere:
             copied = _handed(call, {s: copied_parameters(script, s) for s in callees})
-        callees = {s for s in script.callees(call) if script.interpreter.module_of(s) not in script.modules}
-        if callees and not copied:
-            copied = _handed(call, {s: made_anew(script, s) for s in callees})
-            message = "a model is made anew of this one's class, and a wrapped model is of the wrapper's"
         for model in copied:
             if not isinstance(model, (ast.Name, ast.Attribute)) or context.is_claimed(model):
                 continue

@@ -50,16 +50,6 @@ def untold(found: Conversion) -> bool:
     return any("is not known in every run" in one.message for one in found.remaining)
 
 
-@pytest.mark.parametrize(
-    ("given", "parameter"),
-    [(", use_cuda=False", "use_cuda=True"), (", False", "use_cuda"), ("", "use_cuda=False")],
-)
-def test_the_cpu_that_every_call_wishes_is_taken(given: str, parameter: str) -> None:
-    found = converted(ONE.format(given), parameter)
-    assert "accelerator = Accelerator(cpu=True)\n" in found.new_text
-    assert not untold(found)
-
-
 @pytest.mark.parametrize(("given", "parameter"), [(", use_cuda=True", "use_cuda"), ("", "use_cuda=True")])
 def test_where_none_wishes_it_nothing_is_said(given: str, parameter: str) -> None:
     found = converted(ONE.format(given), parameter)
@@ -71,10 +61,11 @@ def test_where_none_wishes_it_nothing_is_said(given: str, parameter: str) -> Non
     "made",
     [
         f"{ONE.format(', use_cuda=False')}\n{ONE.format(', use_cuda=True')}",
+        ONE.format(", use_cuda=False"),
         ONE.format(", use_cuda=len(rows) > 4"),
         ONE.format(", *options"),
     ],
-    ids=["either", "worked out", "spread"],
+    ids=["either", "the CPU", "worked out", "spread"],
 )
 def test_what_is_open_is_said(made: str) -> None:
     found = converted(made)

@@ -151,32 +151,6 @@ def test_the_cpu_stays_the_cpu(tmp_path: Path) -> None:
     assert "accelerator.device" not in found.new_text
 
 
-def test_the_wish_of_a_base_class_is_read_where_its_constructor_is_called(tmp_path: Path) -> None:
-    base = """
-    import torch
-    class Base:
-        def __init__(self, config):
-            self.device = "cuda:0" if config.use_gpu else "cpu"
-    """
-    script = """
-    import torch
-    from base import Base
-    class Agent(Base):
-        def __init__(self, config):
-            Base.__init__(self, config)
-            self.policy = torch.nn.Linear(4, 2).to(self.device)
-            self.optimizer = torch.optim.Adam(self.policy.parameters())
-        def step(self, state):
-            loss = self.policy(state.to(self.device)).pow(2).mean()
-            self.optimizer.zero_grad()
-            loss.backward()
-            self.optimizer.step()
-    """
-    text = convert(tmp_path, dedent(script), base=dedent(base)).new_text
-    assert "self.accelerator = Accelerator(cpu=not config.use_gpu)" in text
-    assert "self.device = str(self.accelerator.device)" in text
-
-
 def test_the_options_have_another_name_where_the_accelerator_is_made(tmp_path: Path) -> None:
     conf = """
     class Config:

@@ -39,29 +39,14 @@ def converted(table: str, call: str, two: bool = False) -> Conversion:
 
 
 @pytest.mark.parametrize(
-    ("table", "two"),
-    [
-        ('kinds = {"a": train_a}', False),
-        ('kinds = {"a": train_a, "b": train_b}', True),
-        ("kinds = [train_a, train_b]", True),
-    ],
-)
-def test_functions_of_a_table_take_the_accelerator(table: str, two: bool) -> None:
-    found = converted(table, 'kinds["a" if len(data) else "b"](net, data)', two)
-    assert "def train_a(accelerator, model, data):" in found.new_text
-    assert table in found.new_text
-    assert '"b"](accelerator, net, data)' in found.new_text
-
-
-@pytest.mark.parametrize(
     ("table", "call"),
     [
-        ('kinds = {"a": train_a, "b": train_b}', 'kinds["a"](net, data)'),  # `train_b` would not take it
+        ('kinds = {"a": train_a, "b": train_b}', 'kinds["a"](net, data)'),
         ('kinds = {"a": train_a}', 'kinds.get("a")(net, data)'),
         ('kinds = {"a": train_a}', 'run = kinds["a"]\n    run(net, data)'),
     ],
 )
-def test_functions_of_a_table_that_is_used_otherwise_stay_as_they_are(table: str, call: str) -> None:
+def test_functions_of_a_table_stay_as_they_are(table: str, call: str) -> None:
     text = converted(table, call).new_text
     assert "def train_a(model, data):" in text  # the name of the script's own guard reaches it
     assert call in text

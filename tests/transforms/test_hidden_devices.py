@@ -40,20 +40,6 @@ def test_set_first() -> None:
     assert not said(convert(setup=HIDE))
 
 
-OPTIONS = """\
-import torch
-
-
-def options(gpus="0", rank=0, device=None):
-    ids = [int(gpu) for gpu in gpus.split(",")]
-    if ids[0] >= 0 and torch.cuda.is_available():
-        {selects}
-    return ids
-
-
-def tested(epoch):
-    return options("1"), epoch
-"""
 TRAIN = """\
 import torch
 from torch import nn
@@ -72,27 +58,6 @@ for epoch in range(2):
         optimizer.step()
     tested(epoch)
 """
-
-
-@pytest.mark.parametrize(
-    ("selects", "named"),
-    [
-        ("torch.cuda.set_device(ids[0])", True),
-        ("torch.cuda.set_device(rank)", False),
-        ("torch.cuda.set_device(device)", False),
-        ("torch.cuda.empty_cache()", False),
-    ],
-)
-def test_a_gpu_is_selected_again_by_a_function_of_another_module(
-    tmp_path: Path, selects: str, named: bool
-) -> None:
-    """Behind the Accelerator, which may stand above what selected one before its first use."""
-    (tmp_path / "options.py").write_text(OPTIONS.format(selects=selects))
-    (tmp_path / "train.py").write_text(TRAIN)
-    found = convert_paths([tmp_path / "train.py"])
-    said = [f for one in found for f in one.remaining if f.code == "ACC113"]
-    assert [f.line for f in said] == ([6, 16] if named else [])
-    assert all("` selects a GPU" in f.message and "options.py, line 7" in f.message for f in said)
 
 
 BASE = f"""\

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from accelify.convert import convert_project
-from accelify.source import Source
-from tests.transforms.support import check_transformed, codes, convert, frame
+from tests.transforms.support import check_transformed, codes, convert
 
 MOVED = "x, y = x.cuda(), y.cuda()"
 PACKS = "from torch.nn.utils.rnn import pack_padded_sequence"
@@ -85,39 +81,3 @@ def test_lengths_that_may_be_a_list() -> None:
     packing = "pack_padded_sequence(x.cuda(), y, enforce_sorted=False)"
     conversion = convert(imports=PACKS, loss=f"loss = model({packing}.data).sum()")
     assert 'pack_padded_sequence(x, torch.as_tensor(y, device="cpu"), enf' in conversion.new_text
-
-
-HELPERS = """
-import torch
-def onehot(rows, count):
-    {test}
-    return torch.zeros(rows.size(0), count).scatter_(1, rows.view(-1, 1), 1)
-def mixed(x, y, count):
-    return x * 2, onehot(y, count)
-"""
-
-
-@pytest.mark.parametrize(
-    ("test", "after"),
-    [
-        ("assert isinstance(rows, torch.LongTensor)", "(torch.LongTensor, torch.cuda.LongTensor)"),
-        (
-            "assert isinstance(rows, (torch.LongTensor, torch.IntTensor))",
-            "(torch.LongTensor, torch.IntTensor, torch.cuda.IntTensor, torch.cuda.LongTensor)",
-        ),
-        ("assert isinstance(rows, torch.Tensor)", ""),
-        ("assert isinstance(count, torch.LongTensor)", ""),
-    ],
-)
-def test_a_helper_asks_for_the_types_of_the_device_too(tmp_path: Path, test: str, after: str) -> None:
-    (tmp_path / "helpers.py").write_text(HELPERS.format(test=test))
-    script = frame(
-        imports="from helpers import mixed",
-        build="model = nn.Linear(4, 2).cuda()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
-        loss="x, y = mixed(x, y, 2)\nloss = F.mse_loss(model(x.cuda()), y.cuda())\n",
-    )
-    (tmp_path / "train.py").write_text(script)
-    found = convert_project(Source.read(tmp_path / "train.py"))
-    text = next(one.new_text for one in found if one.source.path == tmp_path / "helpers.py")
-    assert (after or test) in text
-    assert ("torch.cuda" in text) is bool(after)

@@ -8,7 +8,7 @@ import pytest
 
 from accelify.convert import convert_project, convert_source
 from accelify.source import Source
-from tests.transforms.support import check_noop, check_transformed, convert, frame, place_of
+from tests.transforms.support import PATH, check_noop, check_transformed, convert, frame, place_of
 
 
 @pytest.mark.parametrize(
@@ -497,3 +497,39 @@ with open(path, "rb") as file:
 def test_who_waits_for_a_file_waits_once(between: str, waits: int) -> None:
     found = convert(imports="", end=MADE_AND_READ.format(between=between)).new_text
     assert found.count("accelerator.wait_for_everyone()") == waits
+
+
+NET = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Net(nn.Linear):
+    def read(self, path, optimizer):
+        checkpoint = torch.load(path{given})
+        self.load_state_dict(checkpoint["net"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+
+def main():
+    model = Net(4, 2)
+    if torch.cuda.is_available():
+        model = model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    {call}
+    for x, y in DataLoader(data(), batch_size=8):
+        loss = nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "given"), [("model.read('a', optimizer)", ', map_location="cpu"'), ("print(model)", "")]
+)
+def test_a_method_without_an_accelerator_loads_to_the_host(call: str, given: str) -> None:
+    before = NET.format(call=call, given="")
+    after = convert_source(Source.from_text(before, PATH)).new_text
+    assert f"torch.load(path{given})" in after

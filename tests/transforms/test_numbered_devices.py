@@ -104,7 +104,6 @@ def project(folder: Path, place: str, default: str = "default=0") -> Conversion:
         "data.BucketIterator([], device=args.gpu)",
         "data.BucketIterator([], device=self.args.gpu)",
         "torch.ones(8, 2, 4).cuda(args.gpu)",
-        "torch.ones(8, 2, 4).to(0)",
     ],
 )
 def test_of_another_module_it_is_said(tmp_path: Path, place: str) -> None:

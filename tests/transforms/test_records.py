@@ -231,6 +231,24 @@ def test_a_meter() -> None:
     check_transformed("ready", METER + before, METER + after, epoch="n = train_epoch()")
 
 
+@pytest.mark.parametrize(
+    ("kept", "written"),
+    [
+        ("self.total / self.count if self.count else 0", "kept.total / max(kept.count, 1)"),
+        ("0 if self.count == 0 else self.total / self.count", "kept.total / max(kept.count, 1)"),
+        ("self.total / (self.count + 1e-6)", "kept.total / max(kept.count, 1)"),
+    ],
+)
+def test_a_meter_that_works_its_average_out_in_its_own_way(kept: str, written: str) -> None:
+    lines = 'kept.total, kept.count = accelerator.reduce((kept.total, kept.count), reduction="sum")\n'
+    before, after = script(
+        "kept.add(loss.item(), x.size(0))", "kept.mean", f"{lines}kept.mean = {written}", "kept = Average()"
+    )
+    meter = METER.replace("self.total / self.count", kept)
+    assert meter != METER
+    check_transformed("ready", meter + before, meter + after, epoch="n = train_epoch()")
+
+
 def test_a_meter_whose_numbers_are_private_is_put_together_by_the_names_that_they_have_outside() -> None:
     meter = METER.replace("self.total", "self.__total").replace("self.count", "self.__count")
     assert "self.__total, self.__count, self.mean = 0, 0, 0" in meter

@@ -24,22 +24,6 @@ JOINED = "right = torch.cat((right, y), 0)"
 FLAT = "rows = x.view(-1, width)"
 
 
-@pytest.mark.parametrize(
-    ("rows", "parted", "kept"),
-    [
-        (FLAT, "mean = output.view(n, crops, -1).mean(1)", "mean.data"),
-        (FLAT, "mean = torch.mean(output.view(x.size(0), crops, -1), dim=1)", "mean"),
-        ("rows = x.flatten(0, 1)", "mean, _ = output.view(n, crops, -1).max(1)", "mean"),
-    ],
-)
-def test_what_has_a_row_for_each_sample_again_is_gathered(rows: str, parted: str, kept: str) -> None:
-    text = LOOP.format(first="", rows=rows, parted=parted, kept=kept, last=JOINED)
-    after = place_of(convert(end=text).new_text, "end")
-    line = "mean, y = accelerator.gather_for_metrics((mean, y))"
-    assert f"{parted}\n        {line}\n" in after
-    assert "\n        n = " not in after, "the size stays that of the own batch, by which its rows are parted"
-
-
 def test_the_first_of_a_shape_is_no_configured_size() -> None:
     parted = "mean = output.view(n, crops, -1).mean(1)"
     text = LOOP.format(first="", rows=FLAT, parted=parted, kept="mean", last=JOINED)
@@ -52,6 +36,7 @@ def test_the_first_of_a_shape_is_no_configured_size() -> None:
     ("parted", "kept"),
     [
         ("output = torch.sigmoid(output)", "output.view(n, crops, -1).mean(1)"),
+        ("mean = output.view(n, crops, -1).mean(1)", "mean.data"),
         ("mean = output.view(n, crops, -1).mean(0)", "mean.expand(n, 2)"),
     ],
 )

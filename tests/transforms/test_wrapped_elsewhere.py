@@ -118,36 +118,6 @@ def test_so_is_a_function_that_runs_the_model_on_several_gpus(tmp_path: Path, ca
     assert said(converted(tmp_path, RUNS, build)) == [("nets.py", 6)] * named
 
 
-TWIN = """\
-from torch import nn
-
-
-class Twins:
-    def twin_of(self, net):
-        if isinstance(net, nn.DataParallel):
-            twin = nn.DataParallel({kind}(net.module)(net.module.size))
-        else:
-            twin = {kind}(net)(net.size)
-            {more}
-        twin.load_state_dict(net.state_dict())
-        return twin
-"""
-
-
-@pytest.mark.parametrize(("kind", "more"), [("type", "pass"), ("type", "print(net(1))"), ("repr", "pass")])
-def test_a_twin_of_the_models_class_is_made_of_the_model_itself(tmp_path: Path, kind: str, more: str) -> None:
-    """It is in no DataParallel then, and the script's wrapper has another class and none of its attributes."""
-    build = "twins = nets.Twins()\nmodel = nn.DataParallel(nn.Linear(4, 2))\n"
-    (tmp_path / "nets.py").write_text(TWIN.format(kind=kind, more=more))
-    use = "twin = twins.twin_of(model) if i == 7 else model\ntwin(x)"
-    script = tmp_path / "train.py"
-    script.write_text(frame(imports="import nets", build=f"{build}{SGD}", update=f"optimizer.step()\n{use}"))
-    conversion = convert_project(Source.read(script))[0]
-    assert not said(conversion)
-    handed = "accelerator.unwrap_model(model)" if (kind, more) == ("type", "pass") else "model"
-    assert f"twin = twins.twin_of({handed}) if i == 7" in conversion.new_text
-
-
 @pytest.mark.parametrize(
     ("nets", "build"),
     [

@@ -29,7 +29,7 @@ from accelify.analysis.metrics.evaluation_loop import (
     taken_as_number,
 )
 from accelify.analysis.models.model_calls import run_elsewhere
-from accelify.analysis.models.rows_together import parted_again, takes_rows_together
+from accelify.analysis.models.rows_together import takes_rows_together
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.bound_anew import is_read_after
 from accelify.analysis.statements.enumerated import counter_of
@@ -165,9 +165,7 @@ class _Analysis:
         if self.batch_size != "total" and self._is_placed_by_rounds(last):
             return "its results are put where the rounds of one process count"
         if isinstance(stmt, (ast.Assign, ast.AnnAssign)) and self._assigns_per_sample(stmt):
-            together = self._takes_rows_together(last)
-            parted = self._parted_again(last) if together and len(forward) == 1 else None
-            return self._gather_after(forward if parted is None else [*forward, parted], together)
+            return self._gather_after(forward, self._takes_rows_together(last))
         if len(forward) == 1:
             return self._gather_inline(stmt, last)
         return "the outputs of the model are used where they are computed"
@@ -270,16 +268,6 @@ class _Analysis:
         """Whether the model's input has several rows for each sample, in one dimension: `x.view(-1, c, h, w)`."""
         calls = [c for c in calls_in(self.statements[last]) if self._is_forward(c)]
         return any(takes_rows_together(call, self.statements[:last]) for call in calls)
-
-    def _parted_again(self, last: int) -> int | None:
-        """The statement that gives the model's output a row for each sample again, which is gathered then."""
-
-        def is_size(node: ast.expr) -> bool:
-            if isinstance(node, ast.Name):
-                return self._size_of_batch(node.id, last) is not None
-            return size_of(node) in self._batch_names(last)
-
-        return parted_again(self.script.tree, self.statements, last, is_size)
 
     def _assigns_per_sample(self, stmt: ast.Assign | ast.AnnAssign) -> bool:
         """Whether what the statement assigns still has a row for every sample, as far as can be seen."""

@@ -54,19 +54,6 @@ def copied_parameters(script: ScriptModel, function: Scope) -> set[str]:
     return found
 
 
-def _targets(function: Scope, copied: set[str]) -> set[str]:
-    """The names that the copies go by."""
-    return {
-        target.id
-        for stmt in function.of_type(ast.Assign)
-        if isinstance(stmt.value, ast.Call) and stmt.value.args
-        for target in stmt.targets
-        if isinstance(target, ast.Name)
-        and isinstance(stmt.value.args[0], ast.Name)
-        and stmt.value.args[0].id in copied
-    }
-
-
 def _is_deepcopy(script: ScriptModel, scope: Scope, call: ast.Call) -> bool:
     module = script.interpreter.module_of(scope)
     found = script.interpreter.evaluate(module, scope, call.func)

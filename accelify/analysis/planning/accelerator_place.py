@@ -6,7 +6,6 @@ import ast
 import builtins
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.cpu_parameters import given_wish
 from accelify.analysis.devices.defaults import is_left_to_default
 from accelify.analysis.devices.named import seen_from
 from accelify.analysis.devices.only_moves import as_callers_say
@@ -22,8 +21,7 @@ from accelify.analysis.planning.anchors import Anchor, Reach, find_anchor, node_
 from accelify.analysis.planning.attributes import text_here
 from accelify.analysis.planning.constructor import ConstructorArguments
 from accelify.analysis.planning.reasons import Blocker
-from accelify.analysis.planning.sites import KIND_ORDER, PrepareSite
-from accelify.analysis.schedules.windows import mixed_precision
+from accelify.analysis.planning.sites import KIND_ORDER
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.assignments import stands_in
 from accelify.analysis.statements.bound import is_surely_bound
@@ -63,8 +61,6 @@ class AcceleratorPlace(ConstructorArguments):
         for name in ("mixed_precision", "cpu"):
             if name in self.known.arguments:
                 continue
-            if name == "mixed_precision" and name in self.arguments and not self._names_known(found):
-                found = self._precision_seen_from(found, core)
             if name == "cpu" and (self.named_devices or self.argument_reads.get(name)):
                 found = self._options_seen_from(found, core)
             stated = text_here(script, self.arguments[name], found) if name in self.arguments else None
@@ -74,13 +70,7 @@ class AcceleratorPlace(ConstructorArguments):
                 found, stated = self._wish_of_callers(found, core)
             if name in self.arguments and (stated is None or not self._names_known(found)):
                 wish = self.arguments.pop(name)
-                given = None
-                if name == "cpu":
-                    reads = self.argument_reads.get(name, frozenset())
-                    given = given_wish(script, wish, reads, self.devices.assignments)
-                if given:
-                    self.arguments[name] = "True"
-                elif given is None and not any(
+                if not any(
                     wish == one.wish and is_left_to_default(script, one) for one in self.named_devices
                 ):
                     self.dropped[name] = wish
@@ -111,7 +101,7 @@ class AcceleratorPlace(ConstructorArguments):
                 self.blockers.append(Blocker("ACC007", message, backward.call))
                 return
         for site in self.sites:
-            if self.reach.expression(site.after) is None and not self._same_place(site):
+            if self.reach.expression(site.after) is None:
                 made = min((item.kind for item in site.items), key=KIND_ORDER.__getitem__)
                 message = f"the Accelerator cannot be had where the {made} is made"
                 obstacle = self.reach.obstacles.get(node_of(script, script.scope_of(site.after)))
@@ -137,20 +127,6 @@ class AcceleratorPlace(ConstructorArguments):
         self.arguments["cpu"], self.argument_reads["cpu"] = before
         return anchor, None
 
-    def _precision_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
-        """Write the switch of mixed precision by a name that is known where the Accelerator is made, if any is."""
-        scope = place_of(self.script, anchor)
-        seen = mixed_precision(self.script, lambda node: self._as_seen_from(scope, node))
-        retained = self.arguments["mixed_precision"], self.argument_reads["mixed_precision"]
-        if seen is None or seen == retained:
-            return anchor
-        self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = seen
-        found = find_anchor(self.script, core, self.lifted)
-        if not self._names_known(found):
-            self.arguments["mixed_precision"], self.argument_reads["mixed_precision"] = retained
-            return anchor
-        return found
-
     def _options_seen_from(self, anchor: Anchor, core: set[Scope]) -> Anchor:
         """Write the devices of options by names that are known where the Accelerator is made, if there are any."""
         script, scope = self.script, place_of(self.script, anchor)
@@ -165,16 +141,6 @@ class AcceleratorPlace(ConstructorArguments):
             return anchor
         self.arguments["cpu"], self.argument_reads["cpu"] = cpu, names
         return find_anchor(script, core, self.lifted)
-
-    def _as_seen_from(self, scope: Scope, node: ast.expr) -> tuple[str, frozenset[str]] | None:
-        """`self.args.amp` as `args.amp`, where a variable of a scope holds the same object as `self.args`."""
-        if not isinstance(node, ast.Attribute):
-            return None
-        contained = self.script.entities(node.value)
-        for (owner, name), values in self.script.interpreter.variables.items():
-            if owner is scope and contained and contained & values:
-                return f"{name}.{node.attr}", frozenset({name})
-        return None
 
     def _names_known(self, anchor: Anchor) -> bool:
         """Whether everything the Accelerator's arguments read is assigned before it is made."""
@@ -215,26 +181,6 @@ class AcceleratorPlace(ConstructorArguments):
                 found.append(name)
         return sorted(set(found))
 
-    def _same_place(self, site: PrepareSite) -> bool:
-        """Prepare is after its statement: an anchor right before or in that statement is early enough."""
-        assert self.anchor is not None
-        anchor = self.anchor
-        if self.script.module_of(site.after) is not self.script.module_of(anchor.block[0]):
-            return False
-        if anchor.before is not None and self.tree.start(site.after) >= self.tree.start(anchor.before):
-            return True
-        if self.tree.end(site.after) <= anchor.offset:
-            # The Accelerator would come too late; make it right before the first prepare instead.
-            if anchor.root is site.scope or anchor.root.kind == "module":
-                block = self.tree.block_of(site.after)[2]
-                first = min((s.after for s in self.sites), key=lambda s: self.tree.start(s))
-                if block is anchor.block:
-                    anchor.before, anchor.after = first, None
-                    anchor.offset = self.tree.start(first)
-                    self._leave_late(anchor)
-                    return True
-        return False
-
     def _without_gpu(self) -> None:
         """Leave out mixed precision where the script asks for the CPU on a machine that has a GPU."""
         cpu, precision = self.arguments.get("cpu", "True"), self.arguments.get("mixed_precision")
@@ -242,17 +188,6 @@ class AcceleratorPlace(ConstructorArguments):
             asked, wish = "torch.cuda.is_available()", negated(cpu)
             wish = f"({wish})" if " or " in wish else wish
             self.arguments["mixed_precision"] = precision.replace(asked, f"{asked} and {wish}")
-
-    def _leave_late(self, anchor: Anchor) -> None:
-        """Leave out what the Accelerator would read before it is set, now that it is made further up."""
-        late = set(self._late_names(anchor))
-        for name in ("mixed_precision", "cpu"):
-            if name not in self.known.arguments and late & self.argument_reads.get(name, frozenset()):
-                self.dropped[name] = self.arguments.pop(name)
-                self.argument_reads.pop(name, None)
-                if name == "mixed_precision":
-                    self.script.keep_precision(_READ_LATER)
-        self.named_devices = bound_before(self.script, anchor, self.named_devices)
 
     def _prepare_after(self, anchor: Anchor) -> None:
         """Arguments of a constructor are prepared after the Accelerator that it makes."""

@@ -11,7 +11,6 @@ from accelify.analysis.devices.choices import binds_device, settles_device
 from accelify.analysis.devices.fallbacks import named_before
 from accelify.analysis.devices.hidden import hides_devices
 from accelify.analysis.devices.on_import import needs_it_on_import
-from accelify.analysis.modules.function_tables import stands_in_called_table
 from accelify.analysis.modules.reached import is_called_by_nobody
 from accelify.analysis.planning.anchor_statements import (
     DEFINITIONS,
@@ -327,8 +326,7 @@ class Reach:
                 if isinstance(parent, ast.Call) and parent.func is node:
                     continue
                 if any(isinstance(w, Function) and w.scope is scope for w in self.script.values(node)):
-                    if not stands_in_called_table(self.script, node, self.core | {scope}):
-                        return True
+                    return True
         return False
 
     def _calls_of(self, home: Scope) -> list[ast.Call]:

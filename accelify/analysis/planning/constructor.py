@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.base_classes import wish_of_base_class
 from accelify.analysis.devices.constants import DeviceConstant
 from accelify.analysis.devices.dataset_tensors import goes_to_data_sets
 from accelify.analysis.devices.defaults import is_left_to_default
@@ -106,10 +105,8 @@ class ConstructorArguments:
         elif not self.devices.assignments and self._moved_to_constants():
             self._wish_of_constants()
         elif all(is_only_shown(self.script, a.target) for a in self.devices.assignments):
-            based, guard = wish_of_base_class(self.script), self._cuda_guard()
-            if based is not None:
-                self.arguments["cpu"], self.argument_reads["cpu"] = based
-            elif guard is not None and PLACEHOLDER not in guard[1]:
+            guard = self._cuda_guard()
+            if guard is not None and PLACEHOLDER not in guard[1]:
                 self.arguments["cpu"] = negated(guard[0])
                 self.argument_reads["cpu"] = guard[1]
             elif not self._names_a_device() and not any(

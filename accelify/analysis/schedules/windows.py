@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from accelify.analysis import knowledge as k
@@ -252,18 +251,8 @@ def accumulates_by_hand(script: ScriptModel) -> ast.If | None:
     return None
 
 
-Seen = tuple[str, frozenset[str]]
-
-
-def mixed_precision(
-    script: ScriptModel, seen_as: Callable[[ast.expr], Seen | None] | None = None
-) -> Seen | None:
-    """The `mixed_precision` argument that autocast and GradScaler ask for, as source, with the names it reads.
-
-    Args:
-        script: its model.
-        seen_as: how the switch of mixed precision is written where the Accelerator is made, if not as it is.
-    """
+def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
+    """The `mixed_precision` argument that autocast and GradScaler ask for, as source, with the names it reads."""
     autocasts = script.calls_to(k.AUTOCAST_CLASSES)
     scalers = script.calls_to(k.SCALER_CLASSES)
     if (not autocasts and not scalers) or not script.understands_precision:
@@ -308,10 +297,7 @@ def mixed_precision(
                 for n in walk(switch)
             ):
                 given = from_caller(script, switch)
-                seen = seen_as(given) if given is not None and seen_as is not None else None
-                if seen is not None:
-                    enabled, names = seen
-                elif given is not None:
+                if given is not None:
                     enabled, names = script.tree.segment(given), frozenset(names_in(given))
     if kind == "bf16" and cpu_kind == "bf16":
         value = '"bf16"'

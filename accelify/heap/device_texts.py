@@ -1,0 +1,31 @@
+"""Where a script writes out a device, and whether it only compares with it."""
+
+from __future__ import annotations
+
+import ast
+
+from accelify.heap.run import Run
+
+
+def where_named(run: Run, node: ast.AST, device: object) -> ast.AST:
+    """Where a call gets its device from: the one assignment of the name that it is given, or the call itself."""
+    words = node.keywords if isinstance(node, ast.Call) else []
+    given = [*getattr(node, "args", []), *(one.value for one in words)]
+    names = {one.id for one in given if isinstance(one, ast.Name)}
+    made = [
+        stmt.value
+        for stmt in (ast.walk(run.module.tree) if run.module.tree is not None and names else ())
+        if isinstance(stmt, ast.Assign) and names & {getattr(one, "id", "") for one in stmt.targets}
+    ]
+    found = [one for one in made if any(getattr(part, "value", None) == device for part in ast.walk(one))]
+    return found[0] if len(made) == len(found) == 1 else node
+
+
+def is_compared(run: Run, node: ast.AST) -> bool:
+    """Whether it is only asked if another device is this one."""
+    return any(
+        part is node
+        for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
+        if isinstance(one, ast.Compare)
+        for part in (one.left, *one.comparators)
+    )
