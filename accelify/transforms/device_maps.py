@@ -12,7 +12,6 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis.devices.device_names import names_cpu
-from accelify.analysis.statements.option_defaults import constants_in
 from accelify.analysis.syntax import call_keyword, is_constant
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
