@@ -17,13 +17,22 @@ if TYPE_CHECKING:
 READ = "read"
 
 
+def _stacks(run: Run) -> bool:
+    """Whether torch alone puts batches together: functions of the project make lists as well, such as of lengths."""
+    texts = [module.text for module in run.modules]
+    return any("DataLoader(" in text for text in texts) and not any("collate_fn" in text for text in texts)
+
+
 def meet_host(
     run: Run, node: ast.AST, row: Row, args: Sequence[Value], keywords: Mapping[str, Value]
 ) -> None:
-    """Record a function that reads on the host what lies on the device; what takes all may get texts of a batch."""
+    """Record a function that reads on the host what lies on the device.
+
+    A part of a batch is a tensor where torch puts batches together; what takes any argument may get its texts.
+    """
     shift = int(is_method(row))
     for one in row.host:
-        types = {TENSOR} if one.every else {TENSOR, BATCH}
+        types = {TENSOR, BATCH} if not one.every and _stacks(run) else {TENSOR}
         for value in arguments_of(one, args, keywords, shift):
             if value.where == DEVICE and value.type in types:
                 run.meet("together", node, run.segment(node), [value], detail=READ)

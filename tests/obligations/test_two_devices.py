@@ -306,3 +306,8 @@ def test_what_is_read_on_the_host(line: str, is_right: bool) -> None:
     named = found(READS + line)
     assert bool(named) is not is_right
     assert all("reads a tensor on the host" in one.found for one in named)
+
+
+def test_lengths_that_the_project_puts_together_may_be_lists() -> None:
+    collating = "def collate_fn(rows):\n    return rows[0], [len(row) for row in rows]\n"
+    assert not found(READS + collating + "pack_padded_sequence(x, y)")
