@@ -19,6 +19,7 @@ from accelify.analysis.planning.accelerator_attributes import AtHand
 from accelify.analysis.planning.anchors import NAME, node_of
 from accelify.analysis.planning.meeting import meeting_scopes
 from accelify.analysis.planning.plan import Plan
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.done import needed_beside
@@ -253,6 +254,10 @@ class Context(Agreement):
             or home in self.script.training_scopes
         )
 
+    def is_settled(self, node: ast.AST) -> bool:
+        """Whether a node is being rewritten, or run by the main process alone, or going to be."""
+        return self.is_claimed(node) or self.is_guarded(node) or self.plan.on_main_only(node)
+
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is being put under a main-process guard, by itself or with what is around it."""
         return bool(self.guarded) and self.tree.is_within(node, self.guarded)
@@ -433,3 +438,14 @@ def short(text: str) -> str:
     """Source text in one line of a message."""
     line = " ".join(text.split())
     return line if len(line) <= 60 else f"{line[:57]}..."
+
+
+def where(module: Module, node: ast.AST) -> str:
+    """`tools.py, line 3`."""
+    path, line, _ = module.tree.place(node)
+    return f"{file_name(path)}, line {line}"
+
+
+def file_name(path: str) -> str:
+    """A file as a message names it, without its folders."""
+    return path.replace("\\", "/").rpartition("/")[2]

@@ -79,7 +79,7 @@ def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
                 continue
             if not _evaluates(context, callee) and not _measures(context, call, callee):
                 continue
-            if plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
+            if context.is_settled(call):
                 continue
             effects = context.effects.of(callee)
             runs = effects.calls_model or bool(effects.models)

@@ -9,7 +9,7 @@ loss.backward()                                 (a finding where the loss is sca
 x = x - x.grad                                  of an input is then as many times larger as there are processes)
 
 Gradients that are assigned (`p.grad = torch.autograd.grad(loss, p)[0]`) are named by ACC704 and ACC705, as are
-backward, steps and gradients in modules that are not converted, and weights that are shifted by gradients of one process.
+backward, steps and gradients in modules that are not converted, and weights shifted by gradients of one process.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from accelify.analysis.values import CRITERION
 _DEEPEST = 8
 # What makes one number of a tensor where it gets no dimension.
 _REDUCING = frozenset("mean sum max min prod std var median norm trace".split())
-_Place = tuple[Scope | None, str]
+_Place = tuple[Scope | ast.ClassDef | None, str]
 
 
 class ScalarLosses:
