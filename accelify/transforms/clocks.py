@@ -8,8 +8,6 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
 
     run = str(uuid.uuid4())[:8]              ->  run = broadcast_object_list([str(uuid.uuid4())[:8]])[0]
 
-    accelerator = Accelerator()              ->  args.name = broadcast_object_list([args.name])[0]    (of a default)
-
     fit(model, strftime("%H"))  ->  fit(model, broadcast_object_list([strftime("%H")])[0])    (a path in `fit`)
 
     run = utils.new_folder()    ->  (where that also makes the folder, in a module that stays as it is)
@@ -36,7 +34,7 @@ from accelify.analysis.planning.anchors import node_of
 from accelify.analysis.program import absolute_name
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import calls_in, dotted, walk
-from accelify.transforms.agreed_names import agreed_inside, agreed_later, agreement_import
+from accelify.transforms.agreed_names import agreed_later, agreement_import
 from accelify.transforms.base import Change, Context, Rule, short, where
 from accelify.transforms.clock_paths import (
     Naming,
@@ -148,9 +146,9 @@ def _agree(
             return  # only the main process names what is only written
         edits: list[Edit] = []
         if early and isinstance(stmt, Naming):
-            edits = agreed_later(context, stmt) or agreed_inside(context, naming_target(stmt))
-        where = "" if edits else f": after the Accelerator, {ADVICE}"
-        yield context.change(CLOCK, stmt, f"{message}{where}", edits)
+            edits = agreed_later(context, stmt)
+        advice = "" if edits else f": after the Accelerator, {ADVICE}"
+        yield context.change(CLOCK, stmt, f"{message}{advice}", edits)
         return
     making = [call for call in calls_in(value) if _makes_files(context, call)]
     start, end = "broadcast_object_list([", "])[0]"

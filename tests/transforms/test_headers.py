@@ -93,12 +93,13 @@ def shown(folder: Path) -> str:
 @pytest.mark.parametrize(
     "lines",
     [
+        ONCE,
         "first, second = Runner(model), Runner(model, rate=0.2)\nfirst.run(loader)\nsecond.run(loader)",
         "for rate in (0.1, 0.2):\n    Runner(model, rate=rate).run(loader)",
         "Runner(model, None, 0.2)\n" + ONCE,
     ],
 )
-def test_one_that_is_shared_is_not_made_again(tmp_path: Path, lines: str) -> None:
+def test_one_in_a_default_is_not_made_again(tmp_path: Path, lines: str) -> None:
     """What stands in a header is made before the Accelerator: then the group is left alone, with the reason."""
     found = converted(tmp_path, lines)
     assert found["main"].status == "refused"
