@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -82,12 +80,6 @@ def converted(
             compile(one.new_text, "new.py", "exec")
             Path(one.source.path).write_text(one.new_text)
     return {Path(one.source.path).stem: one for one in found if one.source.path is not None}
-
-
-def shown(folder: Path) -> str:
-    run = subprocess.run([sys.executable, "main.py"], cwd=folder, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
 
 
 @pytest.mark.parametrize(
