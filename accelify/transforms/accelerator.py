@@ -22,8 +22,6 @@ from accelify.analysis.planning.homes import node_of
 from accelify.analysis.planning.lifted import writes
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.schedules.separate_runs import begins_run
-from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.script import ScriptModel
 from accelify.analysis.values import Entity, Mapping
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -77,7 +75,6 @@ def transform(context: Context) -> Iterator[Change]:
         )
         yield context.change(DROPPED, place, message)
     yield from _set_later(context)
-    yield from _stored_elsewhere(context)
     yield from _prepares(context)
     yield from _handed(context)
 
@@ -98,40 +95,6 @@ def _set_later(context: Context) -> Iterator[Change]:
                 "what is given here for the device has no effect"
             )
             yield context.change(DROPPED, call, message)
-
-
-def _stored_elsewhere(context: Context) -> Iterator[Change]:
-    """Report the options that another module stores as its device: `set_device(args.device)` above `get_device()`."""
-    script, reported = context.script, set[ast.Call]()
-    if "cpu" in context.plan.arguments:
-        return
-    for assignment in context.plan.devices.assignments:
-        asked = assignment.value if isinstance(assignment.value, ast.Call) else None
-        for getter in script.callees(asked) if asked is not None else ():
-            for setter, parameter in _setters(script, getter):
-                for call in script.callers(setter):
-                    given = [a for a, name in handed_to(call, setter) if name == parameter]
-                    if call in reported or not given or isinstance(given[0], ast.Constant):
-                        continue
-                    reported.add(call)
-                    message = (
-                        f"`{context.tree.segment(given[0])}` no longer chooses the device, which is the Accelerator's: "
-                        "where it can be the CPU, give Accelerator(cpu=...) that, or launch with --cpu"
-                    )
-                    yield context.change(DROPPED, call, message)
-
-
-def _setters(script: ScriptModel, getter: Scope) -> Iterator[tuple[Scope, str]]:
-    """The functions that set the variable of a module which a function returns, each with the value that it sets."""
-    module = script.interpreter.module_of(getter).scopes.module
-    retained = {
-        n.value.id for n in getter.nodes if isinstance(n, ast.Return) and isinstance(n.value, ast.Name)
-    } - getter.locals
-    for other in module.children.values() if retained else ():
-        for stmt in other.nodes if retained & other.globals else ():
-            if isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Name):
-                if any(isinstance(t, ast.Name) and t.id in retained for t in stmt.targets):
-                    yield other, stmt.value.id
 
 
 def _handed(context: Context) -> Iterator[Change]:

@@ -16,14 +16,15 @@ from accelify.analysis.metrics.collected import filling_loops
 from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.metrics.figures import BatchLoop, Figures, Place
 from accelify.analysis.planning.accelerator_attributes import AtHand
-from accelify.analysis.planning.anchors import NAME, node_of
+from accelify.analysis.planning.anchors import node_of
 from accelify.analysis.planning.meeting import meeting_scopes
 from accelify.analysis.planning.plan import Plan
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.done import needed_beside
 from accelify.analysis.syntax import calls_in, names_in, walk
-from accelify.analysis.values import MODEL, Entity
+from accelify.analysis.values import MODEL
 from accelify.dropped_moves import MovePlace
 from accelify.findings import Finding, Safety, Severity
 from accelify.findings import Rule as Rule
@@ -220,26 +221,6 @@ class Context(Agreement):
         """How the accelerator, or an object that has it, is written at a node; None where it is not available."""
         return self.plan.accelerator(node) or self.at_hand.expression(node)
 
-    def accelerator_through(self, call: ast.Call) -> str | None:
-        """The accelerator at a call, or that of the object whose attribute it uses: `trainer.accelerator`."""
-        found, func = self.accelerator(call), call.func
-        if (
-            found is not None
-            or not isinstance(func, ast.Attribute)
-            or not isinstance(func.value, ast.Attribute)
-        ):
-            return found
-        reach, holder = self.plan.reach, func.value.value
-        if reach is None or not isinstance(holder, (ast.Name, ast.Attribute)):
-            return None
-        homes = {reach.root, *reach.threaded}
-        contained = self.script.values(holder)
-        if contained and all(
-            isinstance(w, Entity) and w.cls is not None and w.cls.scope in homes for w in contained
-        ):
-            return f"{self.tree.segment(holder)}.{NAME}"
-        return None
-
     def reaches_cheaply(self, node: ast.AST) -> bool:
         """Whether the accelerator is available without adding a parameter only for this."""
         reach = self.plan.reach
@@ -252,6 +233,10 @@ class Context(Agreement):
             or home in reach.threaded
             or home in self.script.training_scopes
         )
+
+    def is_settled(self, node: ast.AST) -> bool:
+        """Whether a node is being rewritten, or run by the main process alone, or going to be."""
+        return self.is_claimed(node) or self.is_guarded(node) or self.plan.on_main_only(node)
 
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether a node is being put under a main-process guard, by itself or with what is around it."""
@@ -433,3 +418,14 @@ def short(text: str) -> str:
     """Source text in one line of a message."""
     line = " ".join(text.split())
     return line if len(line) <= 60 else f"{line[:57]}..."
+
+
+def where(module: Module, node: ast.AST) -> str:
+    """`tools.py, line 3`."""
+    path, line, _ = module.tree.place(node)
+    return f"{file_name(path)}, line {line}"
+
+
+def file_name(path: str) -> str:
+    """A file as a message names it, without its folders."""
+    return path.replace("\\", "/").rpartition("/")[2]

@@ -8,8 +8,6 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
 
     run = str(uuid.uuid4())[:8]              ->  run = broadcast_object_list([str(uuid.uuid4())[:8]])[0]
 
-    accelerator = Accelerator()              ->  args.name = broadcast_object_list([args.name])[0]    (of a default)
-
     fit(model, strftime("%H"))  ->  fit(model, broadcast_object_list([strftime("%H")])[0])    (a path in `fit`)
 
     run = utils.new_folder()    ->  (where that also makes the folder, in a module that stays as it is)
@@ -33,11 +31,11 @@ from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.files.numbered_folders import gives_numbered
 from accelify.analysis.files.writer_folders import opens_log
 from accelify.analysis.planning.anchors import node_of
-from accelify.analysis.program import Module, absolute_name
+from accelify.analysis.program import absolute_name
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.syntax import calls_in, dotted, walk
-from accelify.transforms.agreed_names import agreed_inside, agreed_later, agreement_import
-from accelify.transforms.base import Change, Context, Rule, short
+from accelify.transforms.agreed_names import agreed_later, agreement_import
+from accelify.transforms.base import Change, Context, Rule, short, where
 from accelify.transforms.clock_paths import (
     Naming,
     hands_path_on,
@@ -148,9 +146,9 @@ def _agree(
             return  # only the main process names what is only written
         edits: list[Edit] = []
         if early and isinstance(stmt, Naming):
-            edits = agreed_later(context, stmt) or agreed_inside(context, naming_target(stmt))
-        where = "" if edits else f": after the Accelerator, {ADVICE}"
-        yield context.change(CLOCK, stmt, f"{message}{where}", edits)
+            edits = agreed_later(context, stmt)
+        advice = "" if edits else f": after the Accelerator, {ADVICE}"
+        yield context.change(CLOCK, stmt, f"{message}{advice}", edits)
         return
     making = [call for call in calls_in(value) if _makes_files(context, call)]
     start, end = "broadcast_object_list([", "])[0]"
@@ -178,7 +176,7 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
             module = script.interpreter.module_of(callee)
             if module in script.modules or script.enclosing_loops(call):
                 continue
-            if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+            if context.is_settled(call):
                 continue
             place = texts.in_path(callee, partial(is_path_of, context))
             if place is None or not (_makes_files(context, call) or reads_files(context)):
@@ -188,11 +186,11 @@ def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
             if drawn and any(map(_removes, function.nodes)):
                 continue  # a temporary file, one for each process
             by = "a drawn id" if drawn else "the clock"
-            where = _where(script.interpreter.module_of(function), node)
+            at = where(script.interpreter.module_of(function), node)
             yield context.change(
                 CLOCK,
                 call,
-                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by {by} ({where}), which every process "
+                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by {by} ({at}), which every process "
                 f"would {'draw' if drawn else 'read'} for itself: after this call, {ADVICE}",
             )
             break
@@ -213,7 +211,7 @@ def _named_on_import(context: Context, texts: ClockTexts) -> Iterator[Change]:
         made = next(n for n in module.scopes.module.of_type(ast.Name) if n.id == names[name])
         own = "an id that it draws itself" if texts.is_drawn(module.scopes.module.nodes) else "its own clock"
         message = (
-            f"every process would name `{name}` by {own}, on import ({_where(module, made)}): after the Accelerator, "
+            f"every process would name `{name}` by {own}, on import ({where(module, made)}): after the Accelerator, "
             f"and before this, {ADVICE}"
         )
         yield context.change(CLOCK, node, message)
@@ -235,18 +233,15 @@ def _read_as(context: Context, title: str, contained: set[str]) -> dict[str, str
     return found
 
 
-def _is_used_by_all(context: Context, texts: ClockTexts, node: ast.expr) -> bool:
-    """Whether a path is that of a folder which every process makes or looks into, or of a log that it opens."""
-    script = context.script
+def _is_used_by_all(context: Context, texts: ClockTexts, node: ast.expr, logs_only: bool = False) -> bool:
+    """Whether a path is that of a log that every process opens, or of a folder that it makes or looks into."""
     for call in within_statement(context, node):
-        if not isinstance(call, ast.Call) or context.is_claimed(call) or context.is_guarded(call):
+        if not isinstance(call, ast.Call) or context.is_settled(call):
             continue
-        if context.plan.on_main_only(call):
-            continue
-        name = script.qualname(call.func)
-        if makes_folder(call) or name in _READS or opens_log(call):
+        makes = makes_folder(call) or context.script.qualname(call.func) in _READS
+        if opens_log(call) or (makes and not logs_only):
             return True
-        logs = any(opens_log(n) for callee in script.callees(call) for n in callee.calls)
+        logs = any(opens_log(n) for callee in context.script.callees(call) for n in callee.calls)
         if logs and isinstance(node, (ast.Name, ast.Attribute)) and hands_path_on(context, texts, call, node):
             return True
     return False
@@ -269,14 +264,14 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
             made = [n for n in callee.calls if makes_folder(n)]
             if not made or script.enclosing_loops(call):
                 continue
-            if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+            if context.is_settled(call):
                 continue
             paths = [path for making in made if (path := folder_made(making)) is not None]
             listing = gives_numbered(callee, paths, partial(context.effects.qualname, module, callee))
             if listing is None:
                 continue
-            where = _where(module, listing)
-            message = f"every process would make a folder of its own, numbered by what lies there ({where})"
+            place = where(module, listing)
+            message = f"every process would make a folder of its own, numbered by what lies there ({place})"
             stmt, accelerator = tree.statement(call), context.accelerator(call)
             edits: list[Edit] = []
             if (
@@ -298,12 +293,6 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
             advice = "" if edits else f": after the Accelerator, {ADVICE}"
             yield context.change(CLOCK, call, f"{message}{advice}", edits)
             break
-
-
-def _where(module: Module, node: ast.AST) -> str:
-    """`tools.py, line 3`."""
-    path, line, _ = module.tree.place(node)
-    return f"{path.replace(chr(92), '/').rsplit('/', 1)[-1]}, line {line}"
 
 
 def _is_agreed(context: Context, texts: ClockTexts, value: ast.expr, agreed: set[Scope]) -> bool:
@@ -382,24 +371,13 @@ def _is_after_anchor(context: Context, node: ast.AST) -> bool:
 
 def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bool:
     """Whether a log file of that name is opened by every process, in a function that stays as it is, for example."""
-    script = context.script
     name = dotted(naming_target(stmt)) if isinstance(stmt, Naming) else None
-    for node in context.tree.nodes(ast.Name):
-        if node.id != name or not isinstance(node.ctx, ast.Load):
-            continue
-        for call in within_statement(context, node):
-            if not isinstance(call, ast.Call) or context.is_claimed(call) or context.is_guarded(call):
-                continue
-            if context.plan.on_main_only(call):
-                continue
-            logs = any(
-                isinstance(n, ast.Call) and opens_log(n)
-                for callee in script.callees(call)
-                for n in callee.nodes
-            )
-            if opens_log(call) or (logs and hands_path_on(context, texts, call, node)):
-                return True
-    return False
+    return any(
+        node.id == name
+        and isinstance(node.ctx, ast.Load)
+        and _is_used_by_all(context, texts, node, logs_only=True)
+        for node in context.tree.nodes(ast.Name)
+    )
 
 
 def _namings(context: Context) -> list[tuple[Naming, ast.expr]]:

@@ -40,10 +40,10 @@ from accelify.analysis.statements.done import calls_done, statement_for
 from accelify.analysis.syntax import call_argument, calls_in, walk
 from accelify.findings import Severity
 from accelify.transforms import printing
-from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.early import is_early, scopes_above
+from accelify.transforms.base import Change, Context, Rule, file_name
+from accelify.transforms.early import is_early, lines_at, scopes_above
 from accelify.transforms.handed_alone import handed_alone
-from accelify.transforms.waits import is_image_writer
+from accelify.transforms.waits import all_wait_next, is_image_writer
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
@@ -53,7 +53,6 @@ ELSEWHERE = Rule(
     "A function of another module would write the same files on every process.",
     effort=3,
 )
-_SHOWN = 4  # lines of one file in a message
 _WORDS = {
     FILES: "writes files",
     LOGS: "writes to a log",
@@ -98,7 +97,7 @@ def left(context: Context) -> Iterator[Change]:
             reason = "the Accelerator is not known there"
         asking = next((s for s in effects.sites if s.name in ASKING), None)
         if asking is not None and stmt not in context.guarded:
-            where = f"{_short(asking.path)}, line {asking.line}"
+            where = f"{file_name(asking.path)}, line {asking.line}"
             how = asking.name.removeprefix("builtins.")
             message = (
                 f"this call asks with {how}() ({where}): every process would, and one of them is answered"
@@ -148,24 +147,17 @@ def _printed(context: Context, loud: list[tuple[ast.Call, list[Site]]]) -> Itera
         return
     lines: dict[str, set[int]] = {}
     for site in (s for _, sites in loud for s in sites):
-        lines.setdefault(_short(site.path), set()).add(site.line)
-    places = [
-        f"{path}, line{'s' if len(at) > 1 else ''} {_numbers(at)}" for path, at in sorted(lines.items())
-    ]
+        lines.setdefault(file_name(site.path), set()).add(site.line)
+    places = [f"{path}, {lines_at(at)}" for path, at in sorted(lines.items())]
     message = f"every process prints what functions of other modules print ({'; '.join(places)})"
     yield context.change(printing.PRINT, loud[0][0], message, severity=Severity.INFO)
-
-
-def _numbers(lines: set[int]) -> str:
-    shown = [str(line) for line in sorted(lines)]
-    return ", ".join(shown) if len(shown) <= _SHOWN else f"{', '.join(shown[:_SHOWN])} and others"
 
 
 def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Change]:
     """A log file that each process opens again, and so empties under those that write into it already."""
     if not begun:
         return
-    place = f"{begun[0].name} in {_short(begun[0].path)}, line {begun[0].line}"
+    place = f"{begun[0].name} in {file_name(begun[0].path)}, line {begun[0].line}"
     message = (
         f"this call begins a log file anew ({place}) on every process, which empties it under the others"
     )
@@ -237,7 +229,7 @@ def _guarded(
         if _reads_between(context, last, afterwards):
             edits.append(InsertBefore(run[0] if last is run[-1] else last, wait, order=-5))
             afterwards = last
-        if not _waits_next(context, afterwards):
+        if not all_wait_next(context, afterwards):
             edits.append(InsertAfter(afterwards, wait))
             block = tree.block_of(afterwards)[2]
             context.waiting.update(block[block.index(afterwards) + 1 :][:1])
@@ -287,12 +279,6 @@ def _is_read_later(context: Context, stmt: ast.stmt, effects: Effects) -> bool:
     return any(map(context.script.trains, later))
 
 
-def _waits_next(context: Context, stmt: ast.stmt) -> bool:
-    """Whether all processes wait in front of the statement that comes next."""
-    block = context.tree.block_of(stmt)[2]
-    return any(following in context.waiting for following in block[block.index(stmt) + 1 :][:1])
-
-
 def _reads_between(context: Context, last: ast.stmt, afterwards: ast.stmt) -> bool:
     """Whether the rest of a branch reads files: they all wait within it then, once each has asked."""
     return any(
@@ -334,8 +320,4 @@ def _does(sites: list[Site]) -> str:
     """`this call writes files (numpy.save in utils.py, line 3)`."""
     order = (FILES, LOGS, PICTURES, FOLDERS, TERMINAL)
     site = min(sites, key=lambda s: (order.index(s.kind), s.path, s.line))
-    return f"this call {_WORDS[site.kind]} ({site.name} in {_short(site.path)}, line {site.line})"
-
-
-def _short(path: str) -> str:
-    return path.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"this call {_WORDS[site.kind]} ({site.name} in {file_name(site.path)}, line {site.line})"

@@ -65,40 +65,7 @@ def transform(context: Context) -> Iterator[Change]:
             context.ungathered.append(evaluation)
             continue
         yield from _gather(context, evaluation)
-    yield from _in_comprehensions(context)
     yield from _repeated_in_other_modules(context)
-
-
-def _in_comprehensions(context: Context) -> Iterator[Change]:
-    """`[evaluate(model, batch) for batch in loader]`: a comprehension has no line at which to gather.
-
-    What is collected from a sharded loader is reported as a figure, where it is shown or decides something.
-    """
-    script, plan = context.script, context.plan
-    for node in context.tree.nodes(ast.ListComp, ast.GeneratorExp):
-        data = node.generators[0].iter
-        if not any(isinstance(n, ast.Call) and _runs_prepared(context, n) for n in walk(node.elt)):
-            continue
-        loaders = script.iterated(data)
-        if not any(map(is_shardable, loaders)) or loaders & plan.prepared:
-            continue
-        if script.scope_of(data) in script.dormant:
-            continue
-        if script.trains(node) or plan.known.reduces or plan.on_main_only(node) or context.is_guarded(node):
-            continue
-        message = (
-            "every process evaluates all of this data, so that the metrics stay right (in a comprehension)"
-        )
-        yield context.change(REPEATED, data, message, severity=Severity.INFO)
-
-
-def _runs_prepared(context: Context, call: ast.Call) -> bool:
-    """Whether a call runs a prepared model: itself, by a method, or by handing it over."""
-    asked = [call.func.value] if isinstance(call.func, ast.Attribute) else []
-    given = [a for a in [*call.args, *[kw.value for kw in call.keywords]] if isinstance(a, ast.Name)]
-    return bool(context.script.models_run(call) & context.plan.prepared) or any(
-        context.plan.is_prepared(one, v.MODEL) for one in (*asked, *given)
-    )
 
 
 def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
@@ -112,7 +79,7 @@ def _repeated_in_other_modules(context: Context) -> Iterator[Change]:
                 continue
             if not _evaluates(context, callee) and not _measures(context, call, callee):
                 continue
-            if plan.on_main_only(call) or context.is_guarded(call) or context.is_claimed(call):
+            if context.is_settled(call):
                 continue
             effects = context.effects.of(callee)
             runs = effects.calls_model or bool(effects.models)

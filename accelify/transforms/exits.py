@@ -10,7 +10,7 @@ if x.size(0) != y.size(0):         ->  if accelerator.reduce(int(x.size(0) != y.
     continue                               continue
 if time.time() - start > limit:    ->  if accelerator.reduce(int(time.time() - start > limit), reduction="max"):
     break                                  break
-if os.path.exists("stop"):         ->  if accelerator.reduce(int(os.path.exists("stop")), reduction="max"):
+if os.path.exists("stop"):         ->  if accelerator.reduce(int(bool(os.path.exists("stop"))), reduction="max"):
     break                                  break
 except RuntimeError: continue      (named by ACC704, after a `try` with an optimizer step: the others wait in it)
 """
@@ -82,12 +82,10 @@ def _sizes(context: Context) -> Iterator[Change]:
             mark = "let all processes agree: accelerator.reduce(value) before the test"
             yield context.todo(EXIT, context.tree.statement(test), message, mark)
             continue
-        if not shared and any(_leaves_out_smaller(context, test, size) for size in configured):
-            message += " (agreed upon, up to N-1 full batches of a pass are left out on N processes)"
         edits: list[Edit] = []
         if _compares_several(context, test, sizes) and not (sizes and shared and configured == set(sizes)):
             # The minimum over each does not show whether they are equal on every process: the answer does.
-            edits, sizes = [_answered_together(context, test, test, accelerator)], []
+            edits, sizes = [_answered_together(context, test, accelerator)], []
         for size in sizes:
             kind = "sum" if size in seen or (shared and size in configured) else "min"
             edits.append(
@@ -96,25 +94,12 @@ def _sizes(context: Context) -> Iterator[Change]:
         yield context.change(EXIT, test, message, edits, safety=Safety.REVIEW)
 
 
-def _answered_together(context: Context, test: ast.expr, part: ast.expr, accelerator: str) -> Edit:
-    """A part of a test that is true where it is on some process, or, where the loop goes on by it, on all of them."""
-    text = context.tree.segment(part)
-    is_answer = isinstance(part, ast.Compare) or (isinstance(part, ast.Call) and _is_answer(context, part))
-    text = f"int({text})" if is_answer else f"int(bool({text}))"
+def _answered_together(context: Context, test: ast.expr, accelerator: str) -> Edit:
+    """A test that is true where it is on some process, or, where the loop goes on by it, on all of them."""
+    text = context.tree.segment(test)
+    text = f"int({text})" if isinstance(test, ast.Compare) else f"int(bool({text}))"
     kind = "min" if _goes_on_within(context, test) else "max"
-    return verbs.replace(part, f'{accelerator}.reduce({text}, reduction="{kind}")')
-
-
-def _is_answer(context: Context, call: ast.Call) -> bool:
-    """Whether a call returns true or false: one that asks for a file."""
-    return asks_for_file(context.script, call, depth=9)
-
-
-def _differing(context: Context, test: ast.expr) -> ast.expr:
-    """The one part of `limit > 0 and spent > limit` that is not the same on every process, or all of it."""
-    parts = test.values if isinstance(test, ast.BoolOp) else [test]
-    differing = [part for part in parts if not context.script.is_uniform(part)]
-    return differing[0] if len(differing) == 1 else test
+    return verbs.replace(test, f'{accelerator}.reduce({text}, reduction="{kind}")')
 
 
 def _own_answers(
@@ -139,7 +124,7 @@ def _own_answers(
             mark = 'let all processes agree: accelerator.reduce(int(...), reduction="max")'
             yield context.todo(EXIT, stmt, message, mark)
             continue
-        edit = _answered_together(context, stmt.test, _differing(context, stmt.test), accelerator)
+        edit = _answered_together(context, stmt.test, accelerator)
         yield context.change(EXIT, stmt.test, message, [edit], safety=Safety.REVIEW)
 
 
@@ -225,20 +210,6 @@ def _is_against_whole_batch(context: Context, size: ast.expr) -> bool:
         return False
     other = compare.comparators[0] if compare.left is size else compare.left
     return not is_constant(other, 0, 1, 2)
-
-
-def _leaves_out_smaller(context: Context, test: ast.expr, size: ast.expr) -> bool:
-    """Whether the branch of a test skips the steps of batches that are not full."""
-    compare, branch = context.tree.parent(size), context.tree.parent(test)
-    assert isinstance(compare, ast.Compare)
-    if not isinstance(branch, ast.If):
-        return False
-    first = compare.left is size
-    smaller = isinstance(compare.ops[0], (ast.NotEq, *((ast.Lt, ast.LtE) if first else (ast.Gt, ast.GtE))))
-    around = [compare, *context.tree.ancestors(compare)]
-    for node in around[: around.index(test)]:
-        smaller ^= isinstance(context.tree.parent(node), ast.UnaryOp)
-    return smaller is not any(context.script.trains(stmt) for stmt in branch.body)
 
 
 def _asks_size(test: ast.expr) -> bool:

@@ -1,9 +1,5 @@
 """Gradients that a script computes or changes itself, where no engine averages them over the processes.
 
-p.grad = torch.autograd.grad(loss, p)[0]    ->  p.grad = accelerator.reduce(torch.autograd.grad(loss, p)[0],
-                                                                            reduction="mean")
-p.grad += worked_out                        ->  p.grad += accelerator.reduce(worked_out, reduction="mean")
-p.grad.data.copy_(worked_out)               ->  p.grad.data.copy_(accelerator.reduce(worked_out, reduction="mean"))
 p.register_hook(lambda g: g.clamp(-1, 1))       (a finding: it clips the gradient of one process)
 
 weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce(weight.grad, reduction="mean")
@@ -12,8 +8,8 @@ weight -= lr * weight.grad                  ->  weight.grad = accelerator.reduce
 loss.backward()                                 (a finding where the loss is scaled for the parameters: the gradient
 x = x - x.grad                                  of an input is then as many times larger as there are processes)
 
-Backward, steps and gradients in modules that are not converted are named by ACC705, weights that are shifted by
-gradients of one process by ACC704.
+Gradients that are assigned (`p.grad = torch.autograd.grad(loss, p)[0]`) are named by ACC704 and ACC705, as are
+backward, steps and gradients in modules that are not converted, and weights shifted by gradients of one process.
 """
 
 from __future__ import annotations
@@ -26,17 +22,11 @@ from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.losses.reduction_kinds import MEAN, SUM
 from accelify.analysis.models.bare_tensors import UpdatedTensor, tensors_updated_by_hand
 from accelify.analysis.syntax import (
-    calls_in,
-    dotted,
-    names_in,
-    text_of,
     walk,
-    walk_scope,
 )
 from accelify.analysis.values import Function
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertBefore
 
 BY_HAND = Rule(
@@ -58,17 +48,14 @@ _NOT_LINEAR = frozenset("clamp clamp_ clip clip_ norm sign sign_ where sqrt abs 
 
 
 def transform(context: Context) -> Iterator[Change]:
-    """Yield the average of each gradient that is assigned, and a finding for each hook that is not linear."""
+    """Yield the average of gradients that are stepped with by hand, and a finding for each hook that is not linear."""
     if not context.plan.shares_training_data:
         return
-    calls = list(context.script.calls())
-    if any(context.script.qualname(call.func) == "torch.autograd.grad" for call in calls):
-        yield from _assigned(context)
     if context.tree.mentions(".grad") and not context.plan.known.distributed:
         for updated in tensors_updated_by_hand(context.script, context.plan.prepared):
             yield _of_bare_tensor(context, updated)
     yield from _of_inputs(context)
-    for call in calls:
+    for call in context.script.calls():
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr != "register_hook" or len(call.args) != 1:
             continue
@@ -78,42 +65,6 @@ def transform(context: Context) -> Iterator[Change]:
                 "change the gradients after backward, where they are averaged (accelerator.clip_grad_value_)"
             )
             yield context.todo(HOOK, call, message, mark)
-
-
-def _assigned(context: Context) -> Iterator[Change]:
-    for stmt in context.tree.nodes(ast.Assign, ast.AugAssign, ast.Expr):
-        target, value = _stored(stmt)
-        if isinstance(target, ast.Attribute) and target.attr == "data":
-            target = target.value
-        if value is None or not isinstance(target, ast.Attribute) or target.attr not in ("grad", "_grad"):
-            continue
-        if isinstance(value, ast.Constant) or _reads_gradient(value) or not _is_worked_out(context, stmt):
-            continue
-        if not isinstance(stmt, ast.Assign) and names_in(value) <= names_in(target):
-            continue  # `p.grad += 0.01 * p.data` is the same everywhere
-        accelerator = context.accelerator(stmt)
-        message = f"`{text_of(target)}` is given one process's own gradient"
-        edits: list[Edit] = []
-        if accelerator is not None:
-            edits.append(verbs.replace(value, f"{accelerator}.reduce(", value, ', reduction="mean")'))
-        yield context.change(BY_HAND, stmt, message, edits)
-
-
-def _stored(stmt: ast.Assign | ast.AugAssign | ast.Expr) -> tuple[ast.expr | None, ast.expr | None]:
-    """What a statement stores to, and what it puts there or adds: `a = b`, `a = a + b`, `a += b`, `a.copy_(b)`."""
-    if isinstance(stmt, ast.AugAssign):
-        return (stmt.target, stmt.value) if isinstance(stmt.op, (ast.Add, ast.Sub)) else (None, None)
-    if isinstance(stmt, ast.Assign):
-        target, value = stmt.targets[0], stmt.value
-        if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
-            added = [side for side in (value.left, value.right) if text_of(side) != text_of(target)]
-            value = added[0] if len(added) == 1 else value
-        return target, value
-    call = stmt.value
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args:
-        if call.func.attr in ("copy_", "add_", "sub_"):
-            return call.func.value, call.args[0]
-    return None, None
 
 
 def _of_bare_tensor(context: Context, updated: UpdatedTensor) -> Change:
@@ -149,29 +100,6 @@ def _of_inputs(context: Context) -> Iterator[Change]:
             what = f"{' and '.join(read)}, of an input, is as many times as large as there are processes"
             mark = "divide the gradient of the input by accelerator.num_processes"
             yield context.todo(BY_HAND, backward.call, what, mark)
-
-
-def _reads_gradient(value: ast.expr) -> bool:
-    """Whether a value comes from a `.grad`, which backward has made: a copy of it, or a scaled one."""
-    return any(isinstance(n, ast.Attribute) and n.attr in ("grad", "_grad") for n in walk(value)) and not any(
-        (dotted(n.func) or "").endswith("autograd.grad") for n in calls_in(value)
-    )
-
-
-def _is_worked_out(context: Context, stmt: ast.stmt) -> bool:
-    """Whether the function around an assignment, or one that passes it on, computes gradients by autograd."""
-    scope = context.script.scope_of(stmt)
-    near = [scope, *[context.script.scope_of(call) for call in context.script.callers(scope)]]
-    near += [callee for call in _calls_in(scope.node.body) for callee in context.script.callees(call)]
-    return any(
-        (dotted(call.func) or "").endswith("autograd.grad") or dotted(call.func) == "grad"
-        for one in near
-        for call in _calls_in(one.node.body)
-    )
-
-
-def _calls_in(body: list[ast.stmt]) -> Iterator[ast.Call]:
-    return (n for n in walk_scope(body) if isinstance(n, ast.Call))
 
 
 def _is_not_linear(context: Context, hook: ast.expr) -> bool:

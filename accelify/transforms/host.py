@@ -26,7 +26,7 @@ from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import call_argument, dotted, names_in, text_of, walk
 from accelify.analysis.values import Entity, Sequence
 from accelify.findings import Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, where
 from accelify.transforms.fixes_elsewhere import FixElsewhere
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
@@ -177,10 +177,9 @@ def _elsewhere(context: Context) -> Iterator[Change]:
             context.fixes_elsewhere.append(FixElsewhere(read.module, read.tensor, edit, HOST_COPY, message))
             continue
         reported.add(read.call)
-        place = f"{(read.module.tree.path or '').replace(chr(92), '/').rpartition('/')[2]}, line {read.tensor.lineno}"
         message = (
-            f"`{read.callee.name}` reads a tensor on the host that lies on the device now ({place}): "
-            "put `.cpu()` after it there"
+            f"`{read.callee.name}` reads a tensor on the host that lies on the device now "
+            f"({where(read.module, read.tensor)}): put `.cpu()` after it there"
         )
         yield context.change(HOST_COPY, read.call, message)
 

@@ -25,14 +25,14 @@ from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.saved_objects import saved_to
 from accelify.analysis.files.writing_calls import WRITING, opens_for_writing
 from accelify.analysis.schedules.training_before import trains_only_after
-from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.done import statement_for
 from accelify.analysis.syntax import call_argument, call_keyword, calls_in, target_names
 from accelify.analysis.values import Entity, Method
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Edit, InsertAfter, InsertBefore
+from accelify.writer.edits import Edit, InsertBefore
 
 LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
 CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
@@ -209,59 +209,17 @@ def _waits(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(place)
         if accelerator is None or not context.runs_everywhere(place):
             if name == "torch.load" or script.callees(call) & loading or _loads_elsewhere(context, call):
-                yield from _after_saves(context, call, place, done)
+                done.add(place)
+                message = (
+                    "only the main process saves what this loads, and another may come here before that: where all "
+                    "come by, let them wait in between (accelerator.wait_for_everyone())"
+                )
+                yield context.change(LOAD, call, message, severity=Severity.WARNING)
             continue
         done.add(place)
         context.waiting.add(place)
         edit = InsertBefore(place, (f"{accelerator}.wait_for_everyone()",))
         yield context.change(LOAD, call, "the file may still be being written by the main process", [edit])
-
-
-def _after_saves(context: Context, call: ast.Call, place: ast.stmt, done: set[ast.stmt]) -> Iterator[Change]:
-    """A load where no wait can be added: the wait goes after the save, or the load is reported.
-
-    Args:
-        context: of the script.
-        call: loads, or runs the function that does.
-        place: the statement before which its block saves.
-        done: the statements by which all have waited.
-    """
-    script, tree = context.script, context.tree
-    read = {path_text(script, c.args[0]) for c in _run_by(context, [call]) if _is_load(context, c)}
-    block = tree.block_of(place)[2]
-    earlier = [n for s in block[: block.index(place)] for n in calls_in(s)]
-    saves = [c for c in _run_by(context, earlier) if script.qualname(c.func) in _CHECKPOINTS]
-    same = [c for c in saves if len(c.args) > 1 and path_text(script, c.args[1]) in read]
-    done.add(place)
-    for save in same:
-        stmt = tree.statement(save)
-        accelerator = context.accelerator(stmt)
-        if accelerator is not None and isinstance(stmt, ast.Expr) and context.runs_everywhere(stmt):
-            done.add(stmt)
-            wait = InsertAfter(stmt, (f"{accelerator}.wait_for_everyone()",))
-            yield context.change(LOAD, save, "another process may load this before it is written", [wait])
-            return
-    if context.accelerator(place) is not None or same:
-        at = f" (line {tree.line_of(saves[-1])})" if saves else ""
-        message = (
-            f"only the main process saves what this loads{at}, and another may come here before that: where all come "
-            "by, let them wait in between (accelerator.wait_for_everyone())"
-        )
-        yield context.change(LOAD, call, message, severity=Severity.WARNING)
-
-
-def _is_load(context: Context, call: ast.Call) -> bool:
-    return context.script.qualname(call.func) == "torch.load" and bool(call.args)
-
-
-def _run_by(context: Context, calls: list[ast.Call]) -> list[ast.Call]:
-    """Some calls, and those of the functions of the script that they run."""
-    found, reached = list(calls), set[Scope]()
-    for call in found:
-        for callee in in_order(context.script.callees(call) - reached):
-            reached.add(callee)
-            found += callee.calls
-    return found
 
 
 def _is_before_training(context: Context, call: ast.Call) -> bool:

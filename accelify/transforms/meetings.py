@@ -35,7 +35,7 @@ from accelify.analysis.statements.negation import negated
 from accelify.analysis.statements.reaching import reaching_assignments
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, text_of, walk
 from accelify.findings import Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, short
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
@@ -90,7 +90,7 @@ def transform(context: Context) -> Iterator[Change]:
 def _following(context: Context) -> Iterator[Change]:
     """Models that are run on what prepare places, and that nothing moves: `baseline = Net()`."""
     for site in context.tree.in_order(context.locations[1].following.values()):
-        text = _short(context.tree.segment(site))
+        text = short(context.tree.segment(site))
         message = f"`{text}` is left on the host, where the batches that it is run on no longer are"
         accelerator = context.accelerator(site)
         if accelerator is None or context.is_claimed(site):
@@ -116,7 +116,7 @@ def _collected(context: Context, one: Collecting) -> Iterator[Change]:
                 continue
             edits = _with_method(context, value, f".cpu() if torch.is_tensor({value.id}) else {value.id}")
         after.settle(value, HOST)
-        text = _short(context.tree.segment(value))
+        text = short(context.tree.segment(value))
         message = f"`{text}` is on the device already, and what is collected of it was on the host"
         yield context.change(MEETING, value, message, edits, core=True)
 
@@ -179,15 +179,13 @@ def _meeting(context: Context, node: ast.expr, operands: list[ast.expr]) -> Iter
             edits.append(_make_there(context, maker, device))
             after.settle(maker, DEVICE)
         text = context.tree.segment(made[0])
-        message = f"`{_short(text)}` is made on the host, where the batch no longer is"
+        message = f"`{short(text)}` is made on the host, where the batch no longer is"
         yield context.change(MEETING, made[0] or node, message, edits, core=True)
         return
     for operand in placed:
         edits += _fetched(context, operand)
         after.settle(operand, HOST)
-    message = (
-        f"`{_short(context.tree.segment(placed[0]))}` is on the device already, and what it meets is not"
-    )
+    message = f"`{short(context.tree.segment(placed[0]))}` is on the device already, and what it meets is not"
     yield context.change(MEETING, node, message, edits, core=True)
 
 
@@ -210,7 +208,7 @@ def _of_either(
             edits += _with_method(context, operand, f".to({device})")
         after.settle(operand, DEVICE, HOST)
     text = context.tree.segment(mixed[0])
-    message = f"`{_short(text)}` is on the host or on the device, and what it meets is on the host"
+    message = f"`{short(text)}` is on the host or on the device, and what it meets is on the host"
     if not edits:
         for operand in mixed:
             edits += _fetched(context, operand)
@@ -242,9 +240,7 @@ def _added(context: Context, node: ast.AugAssign) -> Iterator[Change]:
     total = before.of(node.target) == after.of(node.target) == {HOST}
     if total and after.of(node.value) in ({DEVICE}, _EITHER) and before.of(node.value) == {HOST}:
         after.settle(node.value, HOST)
-        message = (
-            f"`{_short(context.tree.segment(node.target))}` is on the host, where the batch no longer is"
-        )
+        message = f"`{short(context.tree.segment(node.target))}` is on the host, where the batch no longer is"
         yield context.change(MEETING, node, message, _fetched(context, node.value), core=True)
 
 
@@ -298,7 +294,7 @@ def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Entity
         if device is None or context.is_claimed(argument) or _is_none_or_moved(context, argument):
             continue
         if _holds_several(context, argument):
-            text = _short(context.tree.segment(argument))
+            text = short(context.tree.segment(argument))
             message = (
                 f"`{text}` holds tensors of the host, where the model no longer is: move each to {device}"
             )
@@ -313,7 +309,7 @@ def _given_to_model(context: Context, call: ast.Call, taken_to_cpu: set[v.Entity
         after.settle(argument, DEVICE)
         for read in _moved_with(context, argument):
             after.settle(read, DEVICE)
-        message = f"`{_short(text)}` is on the host, where the model no longer is"
+        message = f"`{short(text)}` is on the host, where the model no longer is"
         yield context.change(MEETING, argument, message, edits, core=True)
 
 
@@ -381,13 +377,13 @@ def _index(context: Context, node: ast.Subscript) -> Iterator[Change]:
     device = _device_of(found) if maker is not None else None
     if maker is not None and device is not None:
         after.settle(maker, *{place for part in found for place in after.of(part)})
-        message = f"`{_short(context.tree.segment(maker))}` is made on the host, where the batch no longer is"
+        message = f"`{short(context.tree.segment(maker))}` is made on the host, where the batch no longer is"
         yield context.change(MEETING, maker, message, [_make_there(context, maker, device)], core=True)
     elif found:
         edits = [edit for part in found for edit in _fetched(context, part)]
         for part in found:
             after.settle(part, HOST)
-        message = f"`{_short(context.tree.segment(node.value))}` is on the host, where an index has to be too"
+        message = f"`{short(context.tree.segment(node.value))}` is on the host, where an index has to be too"
         yield context.change(MEETING, node, message, edits, core=True)
 
 
@@ -482,8 +478,3 @@ def _fetched(context: Context, node: ast.expr) -> list[Edit]:
 
 def _with_method(context: Context, node: ast.expr, call: str) -> list[Edit]:
     return [verbs.replace(node, node, call, order=5)]
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 60 else f"{line[:57]}..."

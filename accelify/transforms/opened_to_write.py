@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from accelify.analysis.modules.come_to import come_to
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, call_argument
-from accelify.transforms.base import Change, Context
+from accelify.transforms.base import Change, Context, where
 from accelify.transforms.files import FILES
 from accelify.writer import edits as verbs
 
@@ -31,7 +31,7 @@ def transform(context: Context) -> Iterator[Change]:
         mode = _writing_mode(call)
         if mode is None or script.qualname(call.func) != "h5py.File":
             continue
-        if context.is_guarded(call) or context.plan.on_main_only(call) or context.is_claimed(call):
+        if context.is_settled(call):
             continue
         if _is_only_read(call, script.scope_of(call), tree.parent):
             message = f"HDF5 gives a file that is opened with mode {mode.value!r} to one process alone"
@@ -47,9 +47,8 @@ def transform(context: Context) -> Iterator[Change]:
             if context.effects.qualname(module, scope, node.func) != "h5py.File":
                 continue
             if _is_only_read(node, scope, module.tree.parent):
-                file = module.path.name if module.path is not None else "another module"
                 message = (
-                    f"this call opens a file with mode {mode.value!r} (h5py.File in {file}, line {node.lineno}), which "
+                    f"this call opens a file with mode {mode.value!r} (h5py.File in {where(module, node)}), which "
                     "HDF5 gives to one process alone, and only reads it: open it with mode 'r' there"
                 )
                 yield context.change(FILES, call, message)

@@ -28,7 +28,7 @@ from accelify.analysis.statements.done import needed_beside, statement_for
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.analysis.values import Entity
 from accelify.findings import Severity
-from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.base import Change, Context, Rule, file_name
 from accelify.transforms.early import lines_at, runs_first, scopes_above
 from accelify.transforms.nearby import is_called_within_reach, is_run_by_all
 from accelify.writer import edits as verbs
@@ -64,7 +64,7 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if context.script.scope_of(call).resolve("print") is not None or not _to_terminal(context, call):
             continue
-        if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+        if context.is_settled(call):
             continue
         if _is_of_failing_sample(context, call):
             continue
@@ -112,7 +112,7 @@ def _printed_beyond(context: Context, calls: list[ast.Call]) -> Change:
     lines: dict[str, set[int]] = {}
     for call in calls:
         path, line, _ = context.tree.place(call)
-        lines.setdefault(path.replace("\\", "/").rsplit("/", 1)[-1], set()).add(line)
+        lines.setdefault(file_name(path), set()).add(line)
     places = "; ".join(f"{path}, {lines_at(at)}" for path, at in sorted(lines.items()))
     message = f"every process prints this, where the Accelerator is not known ({places})"
     return context.change(PRINT, calls[0], message, severity=Severity.INFO)
@@ -161,13 +161,7 @@ def _beside_bars(context: Context) -> Iterator[Change]:
         if not _to_terminal(context, call):
             continue
         accelerator = context.accelerator(call)
-        if (
-            accelerator is None
-            or context.is_claimed(call)
-            or context.is_guarded(call)
-            or not context.reaches_cheaply(call)
-            or context.plan.on_main_only(call)
-        ):
+        if accelerator is None or context.is_settled(call) or not context.reaches_cheaply(call):
             continue
         guard: Edit
         if statement is None:
@@ -256,7 +250,7 @@ def _logging(context: Context) -> Iterator[Change]:
             yield context.change(LOGGING, call, message)
             return
     above = scopes_above(context)
-    early = [c for c in calls if runs_first(context, c, above) and not _is_by_main_only(context, c)]
+    early = [c for c in calls if runs_first(context, c, above) and not context.is_settled(c)]
     if early:
         at = lines_at({context.tree.line_of(call) for call in early})
         message = f"every process logs this, where there is no Accelerator to ask ({at})"
@@ -282,14 +276,10 @@ def _by_loguru(context: Context) -> Iterator[Change]:
     """One finding for what is logged by loguru, which Python's logging switch does not reach."""
     for call in context.script.calls() if context.tree.mentions("loguru") else ():
         method = (context.script.qualname(call.func) or "").rpartition(_LOGURU)[2]
-        if method in ("info", "debug", "success", "trace", "log") and not _is_by_main_only(context, call):
+        if method in ("info", "debug", "success", "trace", "log") and not context.is_settled(call):
             message = 'every process logs this by loguru: `logger.disable("")` on the others keeps them quiet'
             yield context.change(LOGGING, call, message)
             return
-
-
-def _is_by_main_only(context: Context, call: ast.Call) -> bool:
-    return context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call)
 
 
 def _log_files(context: Context) -> Iterator[Change]:
@@ -298,7 +288,7 @@ def _log_files(context: Context) -> Iterator[Change]:
         mode = begins_log(call, context.script.qualname(call.func))
         if mode is None:
             continue
-        if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+        if context.is_settled(call):
             continue
         accelerator = context.accelerator(call) if context.reaches_cheaply(call) else None
         edits: list[Edit] = []

@@ -6,8 +6,7 @@ for batch in tqdm(loader, disable=quiet):
 
 A disabled bar does not count: where its count is read, or its options are not written out in the call, it is a finding.
 
-Bars of the library `progress` have no such switch, and each writes to os.devnull on the other processes. Bars of other
-modules are a finding.
+Bars of the library `progress` have no such switch: each process draws its own. Bars of other modules are a finding.
 """
 
 from __future__ import annotations

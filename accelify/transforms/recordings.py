@@ -42,7 +42,7 @@ def transform(context: Context) -> Iterator[Change]:
         return
     asked = any(node.attr in _ASKED for node in tree.nodes(ast.Attribute))
     for call in script.calls_named(_RECORDER.match):
-        if context.is_claimed(call) or context.is_guarded(call) or context.plan.on_main_only(call):
+        if context.is_settled(call):
             continue
         edits = [] if asked or _runs_elsewhere(context, call) else _edits(context, call)
         if edits:

@@ -340,7 +340,7 @@ def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
             continue
         if place.text in found or place.text in lasting or not figures.is_read_after(loop, place):
             continue
-        if figures.starts_over(loop, place) or _is_reset(context, loop, place):
+        if figures.starts_over(loop, place):
             found[place.text] = meter
             context.settle(loop, [place])
         else:
@@ -357,20 +357,6 @@ def _meters(context: Context, loop: BatchLoop) -> Iterator[Change]:
         names, s = ", ".join(f"`{name}`" for name in lasting), "s" if len(lasting) == 1 else ""
         message = f"{names} average{s} over one process's share of the data"
         yield context.change(RECORDS, head_of(loop), message)
-
-
-def _is_reset(context: Context, loop: BatchLoop, place: Place) -> bool:
-    """`meter.reset()` before the loop, in the same block."""
-    block = context.tree.block_of(loop)[2]
-    before = block[: next(i for i, s in enumerate(block) if s is loop)]
-    return any(
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("reset", "__init__", "clear")
-        and text_of(node.func.value) == place.text
-        for stmt in before
-        for node in walk(stmt)
-    )
 
 
 def _lines(context: Context, loop: BatchLoop, found: dict[str, Meter]) -> list[str]:

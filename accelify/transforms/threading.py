@@ -9,9 +9,6 @@ def train(model, loader, optimizer):    ->  def train(model, loader, optimizer, 
                                                 if accelerator is None:
                                                     accelerator = Accelerator()
 train(model, loader, optimizer)         ->  train(model, loader, optimizer, accelerator=accelerator)
-
-A function that trains, that nobody calls and that takes the Accelerator only for what it calls is reported: its own
-lines stay as they are.
 """
 
 from __future__ import annotations
@@ -73,20 +70,6 @@ def transform(context: Context, changes: list[Change]) -> Iterator[Change]:
                 THREAD, scope.node, f"`{scope.node.name}` needs the Accelerator", edits, core=True
             )
             yield Change(change.finding, change.edits, True, problem)
-            if not places[scope.node] and not context.script.callers(scope):
-                yield from _trains_plainly(context, scope)
-
-
-def _trains_plainly(context: Context, scope: Scope) -> Iterator[Change]:
-    """A finding for a function that nobody calls: what it calls makes it take the Accelerator, not its training."""
-    assert not isinstance(scope.node, ast.Module)
-    steps = (call for call in calls_in(scope.node) if getattr(call.func, "attr", "") == "backward")
-    if (backward := next(steps, None)) is not None:
-        message = (
-            f"nobody calls `{scope.node.name}`, so that it takes the Accelerator for what it calls alone: its backward "
-            f"(line {context.tree.place(backward)[1]}) is not the Accelerator's"
-        )
-        yield context.change(THREAD, scope.node, message, severity=Severity.INFO)
 
 
 def _needed(context: Context, written: list[Edit], places: _Places) -> set[Scope]:

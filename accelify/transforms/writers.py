@@ -86,7 +86,7 @@ def _group(context: Context, made: list[ast.Call], contained: set[Entity]) -> It
     screens = _in_place_of_the_screen(context, contained)
     seen = (
         all(context.is_guarded(c) or _can_be_guarded(context, c) for c in uses)
-        and all(context.accelerator_through(c) is not None for c in uses)
+        and all(context.accelerator(c) is not None for c in uses)
         and not _hidden_use(context, made, contained)
         and not _taken_by_name(context, made)
         and not _handed_away(context, contained)
@@ -94,7 +94,7 @@ def _group(context: Context, made: list[ast.Call], contained: set[Entity]) -> It
     fits = (
         seen
         and all(context.accelerator(s) is not None for s in screens)
-        and all(context.accelerator_through(c) is not None for c in made)
+        and all(context.accelerator(c) is not None for c in made)
         and not _needed_by_all(context, contained)
     )
     if not fits:
@@ -125,7 +125,7 @@ def _group(context: Context, made: list[ast.Call], contained: set[Entity]) -> It
         stmt = tree.parent(choice) if choice is not None else stmt
         if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) and not _is_appended(context, choice or call):
             continue
-        accelerator = context.accelerator_through(call)
+        accelerator = context.accelerator(call)
         if accelerator is None:
             continue
         context.claim(call)
@@ -288,7 +288,7 @@ def _guards(context: Context, statements: list[ast.stmt]) -> Iterator[Change]:
         run = context.run_of(stmt, lambda s: s in wanted and not context.is_guarded(s))
         done.update(run)
         call = next(iter(calls_done([stmt])), None)
-        accelerator = context.accelerator(stmt) if call is None else context.accelerator_through(call)
+        accelerator = context.accelerator(stmt) if call is None else context.accelerator(call)
         context.guarded.update(run)
         assert accelerator is not None
         edits: list[Edit] = [context.guard(run, accelerator)[0]]

@@ -667,23 +667,6 @@ def test_results_that_are_put_where_the_rounds_count_keep_the_data_whole(place: 
     assert "gather_for_metrics" in total
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("found = [F.cross_entropy(model(x), y).item() for x, y in test_loader]", 1),
-        ("found = sum(F.cross_entropy(model(x), y).item() for x, y in test_loader) / 8", 1),
-        ("found = [measured(model, batch) for batch in test_loader]", 1),
-        ("found = [len(x) for x, y in test_loader]", 0),
-        ("found = [F.cross_entropy(model(x), y).item() for x, y in loader]", 0),
-        ("found = [model(x).sum().item() for x in [torch.zeros(4)]]", 0),
-    ],
-)
-def test_an_evaluation_in_a_comprehension_is_every_process_s(line: str, said: int) -> None:
-    setup = "def measured(net, batch):\n    return net(batch[0]).sum().item()\n"
-    conversion = check_transformed("epoch", line, line, setup=setup)
-    assert len([f for f in conversion.remaining if f.code == "ACC303"]) == said
-
-
 SHOWN = """\
 for n, (a, b) in enumerate({data}):
     picture = torch.cat((a, model(a)), 1)

@@ -173,7 +173,7 @@ CLOCKED = "import sys\nimport time\nstart = time.time()"
         (
             "limit > 0 and spent >= limit",
             "sys.exit(3)",
-            'limit > 0 and accelerator.reduce(int(spent >= limit), reduction="max")',
+            'accelerator.reduce(int(bool(limit > 0 and spent >= limit)), reduction="max")',
         ),
         (
             "not (spent < limit or loss.item() > 9)",
@@ -222,12 +222,12 @@ def test_how_long_something_took_is_no_matter_of_leaving() -> None:
         (
             'os.path.exists("stop")',
             "os.remove('stop')\n    break",
-            'accelerator.reduce(int(os.path.exists("stop")), reduction="max")',
+            'accelerator.reduce(int(bool(os.path.exists("stop"))), reduction="max")',
         ),
         (
             'epoch > 1 and Path("stop").is_file()',
             "break",
-            'epoch > 1 and accelerator.reduce(int(Path("stop").is_file()), reduction="max")',
+            'accelerator.reduce(int(bool(epoch > 1 and Path("stop").is_file())), reduction="max")',
         ),
         (
             'not os.path.isfile("go")',

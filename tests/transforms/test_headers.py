@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -84,21 +82,16 @@ def converted(
     return {Path(one.source.path).stem: one for one in found if one.source.path is not None}
 
 
-def shown(folder: Path) -> str:
-    run = subprocess.run([sys.executable, "main.py"], cwd=folder, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
-
-
 @pytest.mark.parametrize(
     "lines",
     [
+        ONCE,
         "first, second = Runner(model), Runner(model, rate=0.2)\nfirst.run(loader)\nsecond.run(loader)",
         "for rate in (0.1, 0.2):\n    Runner(model, rate=rate).run(loader)",
         "Runner(model, None, 0.2)\n" + ONCE,
     ],
 )
-def test_one_that_is_shared_is_not_made_again(tmp_path: Path, lines: str) -> None:
+def test_one_in_a_default_is_not_made_again(tmp_path: Path, lines: str) -> None:
     """What stands in a header is made before the Accelerator: then the group is left alone, with the reason."""
     found = converted(tmp_path, lines)
     assert found["main"].status == "refused"

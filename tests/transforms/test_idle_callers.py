@@ -86,14 +86,6 @@ def train_plainly(model, loader, optimizer):
 """
 
 
-def test_one_that_trains_is_named(tmp_path: Path) -> None:
-    text, left = converted(tmp_path, TOOLS + TRAINS)
-    assert "def train_plainly(accelerator, model" in text
-    (said,) = left
-    assert said.startswith("ACC105 nobody calls `train_plainly`")
-    assert f"(line {TOOLS.count(chr(10)) + 6})" in said
-
-
 def test_one_that_trains_and_takes_nothing_is_left_as_it_was(tmp_path: Path) -> None:
     text, left = converted(
         tmp_path, TOOLS + TRAINS.replace('    write_notes({"done": True}, "done.json")\n', "")

@@ -413,30 +413,12 @@ SAVED = "    torch.save(model.state_dict(), PATH)"
 SAVED_BY_LOSS = "        if loss < best:\n            torch.save(model.state_dict(), PATH)"
 
 
-@pytest.mark.parametrize(
-    ("save", "read", "waits", "said"),
-    [
-        (SAVED, "PATH", 1, 0),
-        (SAVED, "'other.pt'", 0, 0),
-        (SAVED_BY_LOSS, "PATH", 0, 1),
-    ],
-)
-def test_who_loads_without_an_accelerator_is_waited_for_behind_the_save(
-    save: str, read: str, waits: int, said: int
-) -> None:
-    text = TRAIN_AND_TEST.format(save=save, read=read)
+@pytest.mark.parametrize("save", [SAVED, SAVED_BY_LOSS])
+def test_who_loads_without_an_accelerator_is_named(save: str) -> None:
+    text = TRAIN_AND_TEST.format(save=save, read="PATH")
     found = convert_source(Source.from_text(text, Path("train.py")))
-    behind = "state_dict(), PATH)\n    accelerator.wait_for_everyone()\n"
-    assert found.new_text.count(behind) == waits
-    messages = [f.message for f in found.remaining if f.code == "ACC207"]
-    assert len(messages) == said
-    assert all("only the main process saves what this loads (line 19)" in message for message in messages)
-
-
-def test_a_load_to_which_not_all_may_come_is_named() -> None:
-    save = "        if loss < best:\n            torch.save(model.state_dict(), PATH)\n            test()"
-    found = convert_source(Source.from_text(TRAIN_AND_TEST.format(save=save, read="PATH"), Path("train.py")))
-    assert [f.line for f in found.remaining if f.code == "ACC207"] == [20, 29]
+    (said,) = [f.message for f in found.remaining if f.code == "ACC207"]
+    assert said.startswith("only the main process saves what this loads")
 
 
 STAGES = """\

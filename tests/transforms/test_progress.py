@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 
 import pytest
 
 from accelify.convert import convert_source
 from accelify.source import Source
-from tests.transforms.support import check_noop, check_transformed, frame
+from tests.transforms.support import check_noop, check_transformed
 
 TQDM = "from tqdm import tqdm, trange"
 OFF = "disable=not accelerator.is_local_main_process"
@@ -130,20 +129,6 @@ def test_a_bar_that_is_read_is_named(maker: str, more: str) -> None:
     assert "`bar.n`" in said
 
 
-TEXT_BARS = "import sys\nfrom progress.bar import Bar\nfrom progress import spinner"
-
-
-@pytest.mark.parametrize("made", ["Bar('train', max=3)", "spinner.Spinner('x')"])
-def test_a_bar_that_cannot_be_turned_off_is_written_nowhere(made: str) -> None:
-    place = 'file=sys.stderr if accelerator.is_local_main_process else open(os.devnull, "w")'
-    check_transformed("epoch", f"bar = {made}", f"bar = {made[:-1]}, {place})", imports=TEXT_BARS)
-
-
-@pytest.mark.parametrize("made", ["Bar('train', file=None)", "Bar('train', **{})", "spinner.name()"])
-def test_text_bars_that_stay(made: str) -> None:
-    check_noop("epoch", f"bar = {made}", "ACC202", imports=TEXT_BARS)
-
-
 def test_a_function_that_draws_a_bar_takes_the_accelerator_from_who_has_it() -> None:
     text = """
     import torch
@@ -170,20 +155,6 @@ def test_a_function_that_draws_a_bar_takes_the_accelerator_from_who_has_it() -> 
         in found
     )
     assert "DataLoader(read(accelerator, 64), batch_size=8)" in found
-
-
-@pytest.mark.parametrize(
-    ("handed_on", "edited"),
-    [("from progress.bar import Bar as Bar", True), ("class Bar:  # of progress\n    pass", False)],
-)
-def test_a_text_bar_that_a_package_hands_on(tmp_path: Path, handed_on: str, edited: bool) -> None:
-    package = tmp_path / "utils"
-    package.mkdir()
-    (package / "__init__.py").write_text(handed_on + "\n")
-    script = tmp_path / "train.py"
-    script.write_text(frame(imports="from utils import Bar", epoch="bar = Bar('train', max=3)"))
-    text = convert_source(Source.read(script)).new_text
-    assert ("bar = Bar('train', max=3, file=sys.stderr if" in text) is edited
 
 
 def test_a_bar_of_rich() -> None:

@@ -1,25 +1,22 @@
-"""Which expressions are sure to be one number: a loss that backward is called on, its parts, what a criterion gives."""
+"""Which expressions are sure to be one number: what backward is called on, its summands, what a criterion gives."""
 
 from __future__ import annotations
 
 import ast
 
 from accelify.analysis import knowledge as k
-from accelify.analysis import values as v
 from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.elementwise import operands
-from accelify.analysis.losses.summands import Summands
-from accelify.analysis.program import Module
+from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Backward, ScriptModel
-from accelify.analysis.statements.assigned_values import ELEMENT, PART, Gift, Given
-from accelify.analysis.statements.branches import constants_of, returned
-from accelify.analysis.statements.plain_numbers import PlainNumbers
-from accelify.analysis.syntax import call_keyword
-from accelify.analysis.values import Entity
+from accelify.analysis.statements.reaching import reaching_assignments
+from accelify.analysis.syntax import dotted
+from accelify.analysis.values import CRITERION
 
-_FARTHEST = 30
+_DEEPEST = 8
 # What makes one number of a tensor where it gets no dimension.
 _REDUCING = frozenset("mean sum max min prod std var median norm trace".split())
+_Place = tuple[Scope | ast.ClassDef | None, str]
 
 
 class ScalarLosses:
@@ -31,115 +28,76 @@ class ScalarLosses:
 
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
-        self.given = Given(script)
-        self.numbers = PlainNumbers(self.given)
-        summands = Summands(self.given)
-        for backward in script.backwards:
-            if _is_alone(backward):
-                summands.follow(backward.loss, script.module_of(backward.loss))
-        self._trained = summands.places
-        self._active: set[ast.expr] = set()
-        self._known: dict[ast.expr, bool] = {}
+        self._trained: set[_Place] = set()
+        queue = [backward.loss for backward in script.every_backward if _is_alone(backward)]
+        for node in queue:  # which grows
+            place = self._place(node)
+            if place is None:
+                queue += self._operands(node) or []
+            elif place not in self._trained:
+                self._trained.add(place)
+                queue += self._made(node)
 
-    def has(self, node: ast.expr) -> bool:
+    def has(self, node: ast.expr, far: int = 0) -> bool:
         """Whether an expression of the script is a tensor of one number, or a plain number."""
-        return self._is_one(node, self.script.module_of(node))
-
-    def _is_one(self, node: ast.expr, module: Module) -> bool:
-        if len(self._active) > _FARTHEST or node in self._active:
-            return False
-        if node not in self._known:
-            self._active.add(node)
-            self._known[node] = self._look(node, module)
-            self._active.discard(node)
-        return self._known[node]
-
-    def _look(self, node: ast.expr, module: Module) -> bool:
-        if isinstance(node, (ast.Name, ast.Attribute)) and self.given.place(node, module) in self._trained:
+        place = self._place(node)
+        if place is not None:
             # `loss = loss.mean()` comes after the code that reads the losses of all samples.
-            return not (isinstance(node, ast.Name) and self._holds_many(node, module))
-        if self.numbers.has(node, module):
+            made = self._made(node)
+            if place in self._trained or far > _DEEPEST:
+                return far <= _DEEPEST and not any(map(_keeps_dimensions, made))
+            reaching = reaching_assignments(self.script, node) if isinstance(node, ast.Name) else None
+            return bool(reaching) and all(self.has(stmt.value, far + 1) for stmt in reaching or ())
+        if isinstance(node, ast.Constant):
+            return isinstance(node.value, (int, float))
+        if isinstance(node, ast.Call) and self._reduces(node):
             return True
-        parts = operands(node, self._called(node, module))
-        if parts is not None:
-            return all(self._is_one(part, module) for part in parts)
-        if isinstance(node, ast.Call):
-            return self._call(node, module)
-        return isinstance(node, (ast.Name, ast.Attribute)) and self._variable(node, module)
-
-    def _called(self, node: ast.expr, module: Module) -> str:
-        return self.given.imported_name(node.func, module) if isinstance(node, ast.Call) else ""
+        parts = self._operands(node)
+        return bool(parts) and all(self.has(part, far) for part in parts or ())
 
     def has_many(self, node: ast.expr) -> bool:
         """Whether an expression of the script is seen to hold several numbers: one of each sample or class."""
-        return self._holds_many(node, self.script.module_of(node))
+        made = self._made(node) if self._place(node) is not None else []
+        return bool(made) and all(map(_keeps_dimensions, made))
 
-    def _holds_many(self, node: ast.expr, module: Module) -> bool:
-        gifts = self.given.given(node, module) if isinstance(node, (ast.Name, ast.Attribute)) else None
-        return bool(gifts) and all(_keeps_dimensions(gift.value) for gift in gifts or ())
+    def _place(self, node: ast.expr) -> _Place | None:
+        """The scope and name of a variable, or the class and name of an attribute of its objects."""
+        scope, text = self.script.scope_of(node), dotted(node)
+        if isinstance(node, ast.Name):
+            return scope.resolve(node.id), node.id
+        own = scope.self_name()
+        if text is None or own is None or not text.startswith(f"{own}."):
+            return None
+        return scope.owner_class, text
 
-    # -- names and attributes
-
-    def _variable(self, node: ast.Name | ast.Attribute, module: Module) -> bool:
-        place, gifts = self.given.place(node, module), self.given.given(node, module)
-        if place is None or not gifts or self.given.is_parameter(place):
-            return False
-        return all(self._gift(gift) for gift in gifts)
-
-    def _gift(self, gift: Gift) -> bool:
-        if gift.how == ELEMENT:
-            return False
-        if gift.how == PART:
-            return self._part(gift.value, gift.index, gift.module)
-        return self._is_one(gift.value, gift.module)
-
-    # -- calls
-
-    def _call(self, call: ast.Call, module: Module) -> bool:
-        """A criterion, a functional loss, a sum or a mean over all there is, or a function that gives such a one."""
-        if _may_keep_all(call):
-            return False
-        criteria = [
-            w
-            for w in self.given.values(call.func, module)
-            if isinstance(w, Entity) and w.kind == v.CRITERION and w.cls is None
+    def _made(self, node: ast.expr) -> list[ast.expr]:
+        """What is assigned to a variable or attribute, as a whole."""
+        stmts = self.script.tree.assigns(dotted(node) or "")
+        place = self._place(node)
+        return [
+            stmt.value
+            for stmt in stmts
+            if any(dotted(t) == dotted(node) and self._place(t) == place for t in stmt.targets)
         ]
-        if criteria:
-            return all(_is_reducing_criterion(c) for c in criteria)
-        name = self._called(call, module)
-        if k.is_loss_function(name):
-            return True
-        if name:
-            head, _, last = name.rpartition(".")
-            alone = len(call.args) == 1 and not call.keywords
-            return head == "torch" and (last == "dot" or (last in _REDUCING and alone))
-        func = call.func
-        callees = self.script.callees(call)
-        if callees:
-            return self._given_back(call, None)
-        if not isinstance(func, ast.Attribute) or func.attr not in _REDUCING:
+
+    def _operands(self, node: ast.expr) -> list[ast.expr] | None:
+        name = self.script.qualname(node.func) if isinstance(node, ast.Call) else None
+        return operands(node, name or "")
+
+    def _reduces(self, call: ast.Call) -> bool:
+        """A criterion, a functional loss, or a sum or mean over all there is."""
+        if reduction_of(call) == "none":
             return False
-        return not call.args and not call.keywords
-
-    def _given_back(self, call: ast.Call, index: int | None) -> bool:
-        """Whether everything that a call's functions return is one number, at an index of it where there is one."""
-        found = False
-        for callee in self.script.callees(call):
-            if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in callee.nodes):
-                return False
-            module = self.script.interpreter.module_of(callee)
-            for value in returned(callee.node.body, constants_of(callee, call)):
-                found = True
-                one = self._is_one(value, module) if index is None else self._part(value, index, module)
-                if not one:
-                    return False
-        return found
-
-    def _part(self, node: ast.expr, index: int, module: Module) -> bool:
-        """Whether what is at an index of a tuple is one number."""
-        if isinstance(node, (ast.Tuple, ast.List)):
-            return index < len(node.elts) and self._is_one(node.elts[index], module)
-        return isinstance(node, ast.Call) and self._given_back(node, index)
+        criteria = self.script.entities(call.func, CRITERION)
+        if criteria:
+            sites = [one.site for one in criteria if one.cls is None and k.is_loss_class(one.qualname or "")]
+            return len(sites) == len(criteria) and all(
+                isinstance(site, ast.Call) and reduction_of(site) != "none" for site in sites
+            )
+        if k.is_loss_function(self.script.qualname(call.func) or ""):
+            return True
+        func = call.func
+        return isinstance(func, ast.Attribute) and func.attr in _REDUCING and not (call.args or call.keywords)
 
 
 def _keeps_dimensions(node: ast.expr) -> bool:
@@ -150,22 +108,7 @@ def _keeps_dimensions(node: ast.expr) -> bool:
         return False
     if isinstance(node.func, ast.Attribute) and node.func.attr in _REDUCING and node.args:
         return True
-    return _may_keep_all(node) or any(kw.arg in ("dim", "axis") for kw in node.keywords)
-
-
-def _may_keep_all(call: ast.Call) -> bool:
-    """Whether an argument of a loss's call makes it, or may make it, return the losses of all samples."""
-    if reduction_of(call) == "none":
-        return True
-    stated = [call_keyword(call, "reduction"), call_keyword(call, "reduce")]
-    return any(one is not None and not isinstance(one, ast.Constant) for one in stated)
-
-
-def _is_reducing_criterion(criterion: Entity) -> bool:
-    site = criterion.site
-    return (
-        isinstance(site, ast.Call) and k.is_loss_class(criterion.qualname or "") and not _may_keep_all(site)
-    )
+    return reduction_of(node) == "none" or any(kw.arg in ("dim", "axis") for kw in node.keywords)
 
 
 def _is_alone(backward: Backward) -> bool:

@@ -56,27 +56,6 @@ def holders(script: ScriptModel, call: ast.Call, given: str) -> Iterator[Holder]
                     hand_on(node, one.names)
 
 
-def is_read_between(script: ScriptModel, target: ast.Attribute, call: ast.Call) -> bool:
-    """Whether an attribute that is set is read before a call after it, in its function or in those called by then.
-
-    Args:
-        script: its model.
-        target: the attribute, as it is set.
-        call: the call, which passes its object on.
-    """
-    tree, given = script.tree, dotted(target.value) or ""
-    start, end = tree.end(tree.statement(target)), tree.start(call)
-    for node in script.scope_of(target).nodes:
-        if not isinstance(node, (ast.Attribute, ast.Call)) or not start < tree.start(node) < end:
-            continue
-        if isinstance(node, ast.Attribute) and node.attr == target.attr:
-            return True
-        if isinstance(node, ast.Call) and node is not call:
-            if any(next(reads(one, target.attr), None) for one in holders(script, node, given)):
-                return True
-    return False
-
-
 def reads(holder: Holder, attribute: str) -> Iterator[ast.Attribute]:
     """Where a function reads an attribute of the object that it has."""
     for node in holder.function.nodes:
@@ -94,4 +73,4 @@ def _names_of(function: Scope, given: frozenset[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-__all__ = ["Holder", "holders", "is_read_between", "reads"]
+__all__ = ["Holder", "holders", "reads"]
