@@ -14,7 +14,7 @@ from accelify.analysis.schedules.windows import accumulates_by_hand, find_window
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Delete, Edit, PutUnder
+from accelify.writer.edits import Delete, Edit, InsertAfter, PutUnder
 
 ACCUMULATE = Rule(
     "ACC112",
@@ -45,13 +45,17 @@ def transform(context: Context) -> Iterator[Change]:
         PutUnder(window.first, window.last, f"with {accelerator}.accumulate({', '.join(window.models)}):"),
         verbs.replace(window.test, f"{accelerator}.sync_gradients"),
     ]
-    for division in window.divisions:
-        if division.statement is not None:
-            edits.append(Delete(division.statement))
-        else:
-            edits.append(verbs.replace(division.whole, division.retained))
-    for read in window.reads:
+    division = window.division
+    assert division is not None
+    assert window.backward is not None
+    if division.statement is not None:
+        edits.append(Delete(division.statement))
+    else:
+        edits.append(verbs.replace(division.whole, division.retained))
+    for read in division.between:
         edits.append(verbs.replace(read, f"({read.id} / {window.divisor})"))
+    if division.later:
+        edits.append(InsertAfter(window.backward, (division.later,)))
     yield context.change(
         ACCUMULATE,
         window.test,

@@ -69,6 +69,76 @@ def test_windows(test: str, plugin: str, division: str) -> None:
 """)
 
 
+STEPS = STEP.format(test="(i + 1) % 4 == 0")
+LATER = """\
+        accelerator.backward(loss)
+        {division}
+        if accelerator.sync_gradients:
+"""
+
+
+@pytest.mark.parametrize(
+    ("division", "later"),
+    [
+        ("loss = loss / 4", "loss = loss / 4"),
+        ("loss /= 4", "loss /= 4"),
+        ("loss = F.cross_entropy(model(x), y) / 4", "loss = loss / 4"),
+        ("if 4 > 1:\n    loss = loss / 4", "loss = loss / 4"),
+    ],
+)
+@pytest.mark.parametrize(
+    "read",
+    [
+        "    seen.append(loss.detach())",
+        "    show(f'{loss.item():.3f}')",
+        "print(loss.item())",
+        "def last():\n    return loss.item()\nprint(last())",
+    ],
+)
+def test_what_reads_the_loss_after_the_backward_reads_it_divided(
+    division: str, later: str, read: str
+) -> None:
+    text = convert(f"{division}\nloss.backward()\n{STEPS}").new_text
+    assert later not in text  # nothing reads it
+    source = SCRIPT.format(body=textwrap.indent(f"{division}\nloss.backward()\n{STEPS}", "    ")) + read
+    text = convert_source(Source.from_text(source, PATH)).new_text
+    assert LATER.format(division=later) in text
+    assert text.count(later) == 1
+
+
+@pytest.mark.parametrize("source", ["model(x).loss", "F.cross_entropy(model(x), y)\n    parts.append(loss)"])
+def test_a_loss_with_another_name_is_divided_in_place_after_all(source: str) -> None:
+    body = textwrap.indent(f"loss /= 4\nloss.backward()\n{STEPS}", "    ")
+    text = SCRIPT.replace("F.cross_entropy(model(x), y)", source).format(body=body)
+    assert LATER.format(division="loss /= 4") in convert_source(Source.from_text(text, PATH)).new_text
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (
+            "loss = loss / 4\nloss = loss + penalty\nloss.backward()\n",
+            "`loss` is changed between its division",
+        ),
+        ("if x.sum() > 0:\n    loss = loss / 4\nloss.backward()\n", "only under a condition"),
+        ("loss = loss / 4\nshow(f'{loss}')\nloss.backward()\n", "in an f-string or a function"),
+        ("loss = loss / 4\nif x.sum() > 0:\n    continue\nloss.backward()\n", "the backward can be left out"),
+        ("scaler.scale(loss).backward()\n", "a GradScaler that stays in the script"),
+        ("loss.backward()\n", "the loss is not divided by `4` once"),
+    ],
+)
+def test_why_a_window_stays(body: str, why: str) -> None:
+    text = SCRIPT.format(body=textwrap.indent(body + STEPS, "    ")) + "print(loss.item())\n"
+    if "scaler" in body:  # a cast that stays, with its scaler
+        text = text.replace("loader =", "scaler = torch.cuda.amp.GradScaler()\nloader =", 1)
+        text = text.replace(
+            "    loss = F", "    with torch.autocast('cuda', enabled=False):\n        y = y + 0\n    loss = F"
+        )
+    conversion = convert_source(Source.from_text(text, PATH))
+    assert "accumulate(" not in conversion.new_text
+    assert [why in f.message for f in conversion.remaining if f.code == "ACC112"] == [True]
+
+
 LOGGED = """\
 loss = loss / 4
 writer.add_scalar('loss', loss.item(), i)

@@ -7,17 +7,9 @@ from dataclasses import dataclass, field
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.schedules.divided_losses import Division, find_division, is_in_each_round
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, names_in, text_of, walk
-
-
-@dataclass
-class Division:
-    """`loss / steps`: as a separate statement, or inside an expression of which `kept` stays."""
-
-    statement: ast.stmt | None
-    retained: ast.expr
-    whole: ast.expr
 
 
 @dataclass
@@ -31,8 +23,8 @@ class Window:
     names: frozenset[str]
     flushes: bool
     models: list[str] = field(default_factory=list)
-    divisions: list[Division] = field(default_factory=list)
-    reads: list[ast.Name] = field(default_factory=list)
+    division: Division | None = None
+    backward: ast.stmt | None = None
     divisor: str = ""
 
     def argument(self, for_accelerate: bool = False) -> tuple[str, str]:
@@ -93,7 +85,7 @@ def find_window(script: ScriptModel) -> Window | str:
             steps_statement = stmt
     if not isinstance(backward_statement, ast.stmt) or not isinstance(steps_statement, ast.If):
         return "the step does not follow the backward in the same loop, under an `if` without `else`"
-    if isinstance(backward_statement, (ast.If, ast.For)):
+    if not is_in_each_round(script, script.tree.statement(backward.call), loop):
         return "the backward stands under a condition or a loop of its own"
     if any(
         isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "zero_grad"
@@ -108,14 +100,11 @@ def find_window(script: ScriptModel) -> Window | str:
             f"the condition of the step is not `({counter.id} + 1) % n == 0`, with a name or a number for n"
         )
     steps, flushes = parsed
-    divisions = _divisions(script, backward.loss, loop, ast.dump(steps))
+    division = find_division(script, backward, loop, steps)
+    if isinstance(division, str):
+        return division
     size = script.tree.segment(steps)
-    if divisions is None:
-        return f"the loss is not divided by `{size}` once, in this loop"
-    reads = _later_reads(script, backward.loss, divisions[0], loop)
     given = from_caller(script, steps)
-    if reads is None:
-        return "the divided loss is read in an f-string"
     if given is None:
         return f"`{size}` is not the same wherever this function is called"
     window = Window(
@@ -126,8 +115,8 @@ def find_window(script: ScriptModel) -> Window | str:
         frozenset(names_in(given)),
         flushes,
     )
-    window.divisions = divisions
-    window.reads = reads
+    window.division = division
+    window.backward = script.tree.statement(backward.call)
     window.divisor = size
     for call in (n for stmt in loop.body for n in walk(stmt)):
         if isinstance(call, ast.Call) and isinstance(call.func, (ast.Name, ast.Attribute)):
@@ -169,57 +158,6 @@ def _test(test: ast.expr, counter: str, start: int) -> tuple[ast.expr, bool] | N
     if not isinstance(steps, (ast.Name, ast.Attribute, ast.Constant)):
         return None
     return steps, flushes
-
-
-def _divisions(script: ScriptModel, loss: ast.expr, loop: ast.For, steps: str) -> list[Division] | None:
-    """Where the loss is divided by the window's size: once, or it is not an average over the window."""
-    if isinstance(loss, ast.BinOp):
-        if isinstance(loss.op, ast.Div) and ast.dump(loss.right) == steps:
-            return [Division(None, loss.left, loss)]
-        return None
-    if not isinstance(loss, ast.Name):
-        return None
-    found: list[Division] = []
-    for stmt in loop.body:
-        for node in walk(stmt):
-            if (
-                isinstance(node, ast.AugAssign)
-                and dotted(node.target) == loss.id
-                and isinstance(node.op, ast.Div)
-            ):
-                if ast.dump(node.value) != steps:
-                    return None
-                found.append(Division(node, node.value, node.value))
-            elif isinstance(node, ast.Assign) and any(dotted(t) == loss.id for t in node.targets):
-                value = node.value
-                if (
-                    isinstance(value, ast.BinOp)
-                    and isinstance(value.op, ast.Div)
-                    and ast.dump(value.right) == steps
-                ):
-                    own = dotted(value.left) == loss.id
-                    found.append(Division(node if own else None, value.left, value))
-    return found if len(found) == 1 else None
-
-
-def _later_reads(
-    script: ScriptModel, loss: ast.expr, division: Division, loop: ast.For
-) -> list[ast.Name] | None:
-    """Reads of the divided loss after the division, which keep its value; None where one cannot be rewritten."""
-    if not isinstance(loss, ast.Name):
-        return []
-    end = script.tree.end(division.statement or script.tree.statement(division.whole))
-    found = [
-        node
-        for stmt in loop.body
-        for node in walk(stmt)
-        if isinstance(node, ast.Name)
-        and node.id == loss.id
-        and isinstance(node.ctx, ast.Load)
-        and node is not loss
-        and script.tree.start(node) > end
-    ]
-    return None if any(script.tree.in_fstring(node) for node in found) else found
 
 
 def from_caller(script: ScriptModel, node: ast.expr) -> ast.expr | None:
