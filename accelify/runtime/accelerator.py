@@ -118,11 +118,13 @@ class Accelerator(TrainingStep, Saving, Tracking):
         self.device_placement = device_placement
         if gradient_accumulation_plugin is not None and gradient_accumulation_steps != 1:
             raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
-        if gradient_accumulation_plugin is None and gradient_accumulation_steps == 1:
+        of_script = gradient_accumulation_plugin is not None or gradient_accumulation_steps != 1
+        if not of_script:
             # The launcher's option, for a script that sets none.
             gradient_accumulation_steps = int(os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or 1)
         plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(gradient_accumulation_steps)
         self.gradient_state = GradientState(plugin)
+        self.gradient_state.steps_of_launch = not of_script
         self.dataloader_config = dataloader_config or DataLoaderConfiguration()
         if split_batches is not None:
             self.dataloader_config.split_batches = split_batches
@@ -194,11 +196,12 @@ class Accelerator(TrainingStep, Saving, Tracking):
 
     @property
     def gradient_accumulation_steps(self) -> int:
-        return self.gradient_state.plugin.num_steps
+        return self.gradient_state.num_steps
 
     @gradient_accumulation_steps.setter
     def gradient_accumulation_steps(self, value: int) -> None:
         self.gradient_state.plugin.num_steps = value
+        self.gradient_state.steps_of_launch = False
         self._plain = self.backend.plain and self.precision.scaler is None and value == 1
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .state import GradientState
+import warnings
+
+from .state import GradientState, PartialState
 
 
 def enter_step(state: GradientState) -> None:
@@ -44,5 +46,34 @@ def enter_step(state: GradientState) -> None:
 
 
 def loss_divisor(state: GradientState) -> int:
-    """What the current batch's loss is divided by."""
-    return state.window.size if state.window.in_use else state.plugin.num_steps
+    """What the current batch's loss is divided by.
+
+    Outside of `accumulate` the script counts by itself. It cannot count to a number that only the launcher knows.
+    """
+    window = state.window
+    if window.in_use:
+        return window.size
+    window.passes += 1
+    return 1 if state.steps_of_launch else state.plugin.num_steps
+
+
+def check_step(state: GradientState) -> None:
+    """Warn, once, where each batch steps outside of `accumulate` although several are to make one step."""
+    window, steps = state.window, state.plugin.num_steps
+    passes, window.passes = window.passes, 0
+    # A shorter window at an epoch's end can be one batch, the one after it is not.
+    window.lone_steps = window.lone_steps + 1 if passes == 1 else 0
+    if window.warned or not (state.steps_of_launch or window.lone_steps == 2):
+        return
+    window.warned = True
+    if not PartialState().is_main_process:
+        return
+    around = "`with accelerator.accumulate(model):`"
+    warnings.warn(
+        f"gradient_accumulation_steps is {steps} by the launcher or its configuration, and has no effect: the script "
+        f"steps outside of {around}; put the training step into that block"
+        if state.steps_of_launch
+        else f"the Accelerator divides each loss by its {steps} gradient_accumulation_steps, and each batch steps by "
+        f"itself: put the training step into {around}, or take gradient_accumulation_steps out",
+        stacklevel=3,
+    )

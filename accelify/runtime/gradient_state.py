@@ -26,6 +26,8 @@ class GradientState:
     window: WindowPosition
     # A pass that goes on where a checkpoint was taken, until its first backward.
     resumed: Any = None
+    # Whether the size of a window is known to the launcher only: the script neither sets nor asks for it.
+    steps_of_launch: bool = False
 
     def __init__(self, gradient_accumulation_plugin: GradientAccumulationPlugin | None = None) -> None:
         self.__dict__ = self._shared_state
@@ -72,6 +74,7 @@ class GradientState:
 
     @property
     def num_steps(self) -> int:
+        self.steps_of_launch = False
         return self.plugin.num_steps
 
     @property
@@ -116,6 +119,9 @@ class WindowPosition:
 
     def __init__(self) -> None:
         self.in_use = False
+        self.passes = 0  # backward passes outside of `accumulate` since the last step
+        self.lone_steps = 0  # steps in a row, outside of `accumulate`, after one pass each
+        self.warned = False
         self.depth = 0  # regions of `accumulate` that are entered, one in another
         self.complete = True  # the next batch begins a window
         self.step = 0  # batches in the current window, the current one included

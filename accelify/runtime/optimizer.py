@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .accumulation import check_step
 from .state import GradientState
 
 if TYPE_CHECKING:
@@ -153,8 +154,11 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
             closure: evaluates the model again; the loss it returns is averaged over ranks, so that every rank
                 takes the same decisions.
         """
-        if not self.gradient_state.sync_gradients:
+        state = self.gradient_state
+        if not state.sync_gradients:
             return None
+        if state.plugin.num_steps > 1 and not state.window.in_use:
+            check_step(state)
         if self.scaler is not None:
             return self._scaled_step(closure)
         if self.engine is None:

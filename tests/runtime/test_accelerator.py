@@ -392,6 +392,40 @@ def test_accumulation_does_not_clip_or_step_in_between():
     assert changed[2] == pytest.approx(0.001, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("steps_of", "window", "asks", "scale", "warning"),
+    [
+        ("launch", 1, False, 1.0, "2 by the launcher or its configuration, and has no effect"),
+        ("launch", 2, True, 0.5, None),  # the script steps by what it asks the Accelerator for
+        ("script", 1, False, 0.5, "divides each loss by its 2 gradient_accumulation_steps"),
+        ("script", 2, False, 0.5, None),
+    ],
+)
+def test_steps_outside_of_accumulate_are_not_scaled_in_silence(
+    monkeypatch, steps_of, window, asks, scale, warning
+):
+    steps = 2 if steps_of == "script" else 1
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "2")
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=steps)
+    model, optimizer, loader, _ = parts()
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    if asks:
+        assert accelerator.gradient_accumulation_steps == 2
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i, (x,) in enumerate(loader):
+            loss = model(x).square().mean()
+            (expected,) = torch.autograd.grad(loss, model.weight, retain_graph=True)
+            before = 0 if model.weight.grad is None else model.weight.grad.clone()
+            accelerator.backward(loss)
+            assert torch.allclose(model.weight.grad - before, expected * scale)
+            if (i + 1) % window == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    found = [str(one.message) for one in caught if "gradient_accumulation_steps" in str(one.message)]
+    assert [warning in one for one in found] == ([True] if warning else [])
+
+
 def test_a_loaded_state_follows_its_parameters():
     model = nn.Linear(2, 1)
     optimizer = torch.optim.Adam(model.parameters())
