@@ -107,7 +107,8 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
     if any(name.startswith("gradient_accumulation") and v.const != 1 for name, v in keywords.items()):
         run.meet("accumulates", node, "Accelerator")
     if run.checks and word == "Accelerator":
-        run.accelerated = True
+        precision = keywords.get("mixed_precision", constant("no"))
+        run.accelerated = misuse.PLAIN if precision.const == "no" else misuse.CASTING
         run.accumulated |= _divisors(node)
     cpu = keywords.get("cpu")
     placement = keywords.get("device_placement")

@@ -149,7 +149,7 @@ class Run:
     checks: bool = False
     moved: Moved = field(default_factory=Moved)
     # Whether an Accelerator was made, and the texts of what it divides losses by.
-    accelerated: bool = False
+    accelerated: str = ""
     # Whether it is in a process group that it joined by itself.
     grouped: bool = False
     # Whether models are changed in place, with no wrapper around them.

@@ -77,6 +77,19 @@ def test_hazards_beside_an_accelerator(hazard, tmp_path):
     named(hazard, ACCELERATED, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("precision", "steps", "once"), [("no", True, True), ("fp16", True, False), ("no", False, False)]
+)
+def test_a_scaler_of_the_script_scales_where_the_accelerator_does_not(precision, steps, once, tmp_path):
+    text = ACCELERATED.replace('mixed_precision="fp16"', f'mixed_precision="{precision}"')
+    text = text.replace("    best = 0.0\n", "    best = 0.0\n    scaler = torch.amp.GradScaler()\n")
+    text = text.replace("accelerator.backward(loss)", "accelerator.backward(scaler.scale(loss))")
+    if steps:
+        text = text.replace("optimizer.step()", "scaler.step(optimizer)\n                scaler.update()")
+    found = [one.message for one in findings(text, tmp_path)]
+    assert any("`GradScaler` works beside" in one for one in found) is not once
+
+
 # What the runtime itself takes care of: shares without filling, attributes of wrapped models, seeds, schedules.
 ACCELERATES_ALONE = frozenset(
     {
