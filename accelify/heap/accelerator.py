@@ -21,6 +21,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, tuple_of
+from accelify.heap.gradient_scalers import CASTING, PLAIN
 from accelify.heap.models import has_parameters_of, mark
 from accelify.heap.moved import was_sent
 from accelify.heap.random_draws import STREAMS
@@ -108,7 +109,7 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
         run.meet("accumulates", node, "Accelerator")
     if run.checks and word == "Accelerator":
         precision = keywords.get("mixed_precision", constant("no"))
-        run.accelerated = misuse.PLAIN if precision.const == "no" else misuse.CASTING
+        run.accelerated = PLAIN if precision.const == "no" else CASTING
         run.accumulated |= _divisors(node)
     cpu = keywords.get("cpu")
     placement = keywords.get("device_placement")

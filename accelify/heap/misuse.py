@@ -15,12 +15,11 @@ from accelify.heap.containers import array_of, elements
 from accelify.heap.device_texts import is_compared, where_named
 from accelify.heap.dividing import divides
 from accelify.heap.divisors import divisors, made_of
+from accelify.heap.gradient_scalers import scales_alone
 from accelify.heap.locations import text_of
 from accelify.heap.run import Run
 from accelify.heap.values import BATCH, SPAWNED, Class, Guard, Instance, Library, Ref, Value, constant
 
-# What an Accelerator does with the precision of models.
-PLAIN, CASTING = "plain", "casting"
 # The names of torch's wrapper for several processes, and of its sampler.
 WRAPPERS = frozenset(
     f"torch.nn.parallel.{name}" for name in ("DistributedDataParallel", "distributed.DistributedDataParallel")
@@ -166,7 +165,7 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
         if name in _DEVICE_CALLS:
             _fixed(run, args, node, name)
         return
-    if run.accelerated and name in _BESIDE and not _scales_alone(run, name, node):
+    if run.accelerated and name in _BESIDE and not scales_alone(run, name, node):
         short = name.rpartition(".")[2]
         run.meet("misuse", node, f"`{short}` works beside the Accelerator; {_BESIDE[name]}", detail="beside")
     _of_device(run, name, args, keywords, node)
@@ -394,18 +393,6 @@ def thrown_away(run: Run, name: str, node: ast.AST) -> None:
     if any(isinstance(one, ast.Expr) and one.value is node for one in ast.walk(run.module.tree)):
         text = f"`accelerator.{name}` returns what it makes, and leaves its argument as it is: nothing takes the result"
         run.meet("misuse", node, text, detail="content")
-
-
-def _scales_alone(run: Run, name: str, node: ast.AST) -> bool:
-    """Whether a GradScaler steps by itself, where the Accelerator is not set to scale: the loss is scaled once."""
-    tree = run.module.tree
-    if not name.endswith(".GradScaler") or run.accelerated != PLAIN or tree is None:
-        return False
-    every = list(ast.walk(tree))
-    made = [one for one in every if isinstance(one, ast.Assign) and node in ast.walk(one.value)]
-    names = {ast.unparse(target) for one in made for target in one.targets}
-    calls = [one.func for one in every if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
-    return any(call.attr == "step" and ast.unparse(call.value) in names for call in calls)
 
 
 def of_backward(run: Run, node: ast.AST) -> None:
