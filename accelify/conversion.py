@@ -36,7 +36,8 @@ class Conversion:
     """What became of one script.
 
     `status` is converted, unchanged, refused or failed; `reason` is one sentence for the last three. `applied` are the
-    findings that an edit fixed, `remaining` those that a person has to look at.
+    findings that an edit fixed, `remaining` all others: `left`, which a person has to look at, and `infos`, which need
+    no change.
     """
 
     source: Source
@@ -70,6 +71,16 @@ class Conversion:
             remaining=published_all(self.remaining),
             edited=lambda: [(published(finding), line) for finding, line in self.edited()],
         )
+
+    @property
+    def left(self) -> list[Finding]:
+        """What is left for a person."""
+        return [finding for finding in self.remaining if finding.severity is not Severity.INFO]
+
+    @property
+    def infos(self) -> list[Finding]:
+        """What is good to know and needs no change."""
+        return [finding for finding in self.remaining if finding.severity is Severity.INFO]
 
     @property
     def place(self) -> Path | None:

@@ -8,7 +8,7 @@ import tokenize
 from collections.abc import Iterable, Iterator
 
 from accelify.conversion import Conversion
-from accelify.findings import Finding, Safety, Severity
+from accelify.findings import Finding, Safety
 from accelify.obsolete_codes import REPLACED
 from accelify.proving.origins import Origins
 from accelify.rule_codes import PUBLIC
@@ -44,8 +44,8 @@ def _marked(conversion: Conversion) -> str:
     lines = split_lines(text)
     known = {(match[1], line) for line, match in _marks(text)}
     above: dict[int, dict[str, None]] = {}
-    for finding in conversion.remaining:
-        if finding.severity is Severity.INFO or finding.path != str(conversion.source.path or "<stdin>"):
+    for finding in conversion.left:
+        if finding.path != str(conversion.source.path or "<stdin>"):
             continue
         first = _statement_at(tree, now.of(finding.line, finding.column)[0])
         # Marks of one place stand below each other.

@@ -60,6 +60,10 @@ def test_the_gitlab_template_writes_a_report_and_fails_where_something_is_found(
     (tmp_path / "train.py").write_text(SCRIPT)
     job = yaml.safe_load((ROOT / "docs/templates/gitlab-ci.yml").read_text())["accelify"]
     variables = {**job["variables"], "ACCELIFY_PATHS": "train.py"}
+    unset = shell("\n".join(job["script"]), tmp_path, **variables)
+    assert (unset.returncode, unset.stdout) == (1, "")
+    assert "ACCELIFY_SOURCE is not set" in unset.stderr
+    variables["ACCELIFY_SOURCE"] = "/a/clone"
     ran = shell("\n".join(job["script"]), tmp_path, **variables)
     assert ran.returncode == 1
     assert "train.py:5:5: ACC704" in ran.stdout

@@ -12,6 +12,7 @@ from accelify.cli.check_run import Options, run_check
 from accelify.cli.inputs import STDIN
 from accelify.cli.terminal import complain, fail
 from accelify.configuration import nearest_section
+from accelify.installing import install_command
 
 _ENDINGS = (".ipynb", ".toml")
 
@@ -21,7 +22,7 @@ def check_again(paths: list[Path], options: Options) -> NoReturn:
     try:
         from watchfiles import PythonFilter, watch
     except ImportError:
-        fail("--watch needs watchfiles: pip install 'accelify[watch]'.")
+        fail(f"--watch needs watchfiles: {install_command('watch')}.")
     if STDIN in paths:
         fail("--watch is for files: name the script or folder.")
     if missing := [path for path in paths if not path.exists()]:

@@ -155,9 +155,7 @@ def convert(
 def exit_code(conversions: Sequence[Conversion]) -> int:
     """0 where every script is converted or has nothing to do, 1 where something is left for a person."""
     for conversion in conversions:
-        if conversion.status in ("refused", "failed"):
-            return NEEDS_A_PERSON
-        if any(finding.severity != "info" for finding in conversion.remaining):
+        if conversion.status in ("refused", "failed") or conversion.left:
             return NEEDS_A_PERSON
     return CONVERTED
 

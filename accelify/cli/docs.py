@@ -5,15 +5,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import importlib.util
+import os
+import subprocess
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from accelify.cli.terminal import fail
+from accelify.cli.terminal import complain, fail
+from accelify.installing import clone, install_command
 
 SITE = Path(__file__).parents[1] / "site"
+# The modules that mkdocs.yml asks for.
+_NEEDED = ("mkdocs", "material", "mkdocstrings")
 
 
 def docs(
@@ -32,13 +39,11 @@ def docs(
 ) -> None:
     """Open the documentation in a browser: quick start, guides, rules, reference.
 
-    The pages come with the package and load nothing from the network.
+    The pages load nothing from the network. A wheel brings them; in an installation from a clone they are built at
+    the first call, for which mkdocs has to be installed.
     """
     if not (SITE / "index.html").is_file():
-        fail(
-            "the pages are not built in this copy of accelify: in a clone, run `pip install '.[docs]'`, "
-            "`mkdocs build --strict`, and `pip install .` again. The folder docs/ has the same text."
-        )
+        _build(clone())
     if port is None:
         address = (SITE / "index.html").as_uri()
         print(address)
@@ -56,6 +61,32 @@ def docs(
         if not no_browser:
             webbrowser.open(address)
         server.serve_forever()
+
+
+def _build(source: Path | None) -> None:
+    """Build the pages from the folder that accelify was installed from, or end the command with how to get them."""
+    if source is None or not (source / "mkdocs.yml").is_file():
+        fail(
+            "the pages are not in this copy of accelify, nor the folder that it was installed from: `accelify docs` "
+            f"builds them where that is a clone (with {install_command('docs')})."
+        )
+    same = f"The same text is in {source / 'docs' / 'README.md'}."
+    if not all(map(importlib.util.find_spec, _NEEDED)):
+        fail(
+            f"the pages are not built yet, and mkdocs is not here to do so: {install_command('docs')}. {same}"
+        )
+    complain("building the pages, once ...")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(SITE)],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    if done.returncode or not (SITE / "index.html").is_file():
+        last = (done.stderr.strip() or done.stdout.strip() or "it wrote no pages").splitlines()[-1]
+        fail(f"the pages could not be built into {SITE}: {last}. {same}")
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

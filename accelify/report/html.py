@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import accelify
-from accelify.findings import Finding
+from accelify.findings import Finding, Safety, Severity
 from accelify.report.curves import Curves, curves_svg
 from accelify.report.sides import Block, Line, Row, edited_lines, side_by_side
 from accelify.report.style import counted, duration
@@ -39,6 +39,7 @@ def html_report(conversions: Sequence[Conversion], *, curves: Mapping[str, Curve
         _tiles(conversions),
         _rules(conversions, hues),
         _left(conversions, hues),
+        _infos(conversions, hues),
         "<h2>The scripts</h2>",
         *(
             _file(number, conversion, hues, curves or {}, is_open=len(conversions) <= _OPEN_UP_TO)
@@ -73,7 +74,7 @@ def _scripts_line(conversions: Sequence[Conversion]) -> str:
 
 def _tiles(conversions: Sequence[Conversion]) -> str:
     applied = [finding for c in conversions if c.changed for finding in c.applied]
-    remaining = [finding for c in conversions for finding in c.remaining]
+    remaining = [finding for c in conversions for finding in c.left]
     share = share_done(applied, remaining)
     saved = sum(finding.effort for finding in applied)
     left = sum(finding.effort for finding in remaining)
@@ -109,16 +110,12 @@ def _rules(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
 
 
 def _left(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
-    rows = []
-    for number, conversion in enumerate(conversions):
-        for finding in sorted(conversion.remaining):
-            target = f"#file{number}-{finding.line}" if conversion.changed else f"#file{number}"
-            place = conversion.source.place(finding).place
-            rows.append(
-                f'<tr><td>{_chip(finding, hues)}</td><td><a href="{target}"><code>{escape(place)}</code></a></td>'
-                f"<td>{_prose(finding.message)}{_evidence(finding)}</td>"
-                f'<td>{_safety(finding)}</td><td class="num">{duration(finding.effort)}</td></tr>'
-            )
+    rows = [
+        f"<tr>{_what(number, conversion, finding, hues)}"
+        f'<td>{_safety(finding)}</td><td class="num">{duration(finding.effort)}</td></tr>'
+        for number, conversion in enumerate(conversions)
+        for finding in sorted(conversion.left)
+    ]
     if not rows:
         left_alone = any(str(conversion.status) in ("refused", "failed") for conversion in conversions)
         nothing = '<h2>What is left</h2><p class="dim">Nothing: every place was converted.</p>'
@@ -127,6 +124,30 @@ def _left(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
         '<h2>What is left</h2><div class="card"><table class="left"><thead><tr><th>Rule</th><th>Place</th>'
         "<th>What to decide</th><th>Safety</th><th>Effort</th></tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _infos(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
+    rows = [
+        f"<tr>{_what(number, conversion, finding, hues)}</tr>"
+        for number, conversion in enumerate(conversions)
+        for finding in sorted(conversion.infos)
+    ]
+    if not rows:
+        return ""
+    return (
+        '<h2>To know</h2><p class="dim">Nothing here needs a change.</p><div class="card"><table class="left"><thead>'
+        f"<tr><th>Rule</th><th>Place</th><th>What</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _what(number: int, conversion: Conversion, finding: Finding, hues: Mapping[str, int]) -> str:
+    """The cells of a finding's rule, place and message."""
+    target = f"#file{number}-{finding.line}" if conversion.changed else f"#file{number}"
+    place = conversion.source.place(finding).place
+    return (
+        f'<td>{_chip(finding, hues)}</td><td><a href="{target}"><code>{escape(place)}</code></a></td>'
+        f"<td>{_prose(finding.message)}{_evidence(finding)}</td>"
     )
 
 
@@ -144,8 +165,8 @@ def _file(
     facts = [f'<span class="status {status}">{status}</span>']
     if conversion.changed:
         facts.append(counted(len(conversion.applied), "edit"))
-    if conversion.remaining:
-        facts.append(f"{counted(len(conversion.remaining), 'place')} left")
+    if conversion.left:
+        facts.append(f"{counted(len(conversion.left), 'place')} left")
     reason = f'<p class="pad">{_prose(conversion.reason)}</p>' if conversion.reason else ""
     reason += "".join(f'<p class="pad dim">{_prose(note)}</p>' for note in conversion.notes)
     drawn = ""
@@ -160,23 +181,24 @@ def _file(
 
 @dataclass(frozen=True)
 class _Page:
-    """What the parts of a script's two versions look up: its number on the page, the hues, and what is left where."""
+    """What the parts of a script's two versions look up: its number on the page, the hues, and what remains where."""
 
     number: int
     hues: Mapping[str, int]
-    left: Mapping[int, Sequence[Finding]]
+    remaining: Mapping[int, Sequence[Finding]]
 
     def notes(self, row: Row) -> str:
-        """What is left to a person at a row, to stand below it."""
-        left = self.left.get(row.old.number, ()) if row.old is not None else ()
-        return f'<div class="why todo">{_reasons(left, self.hues)}</div>' if left else ""
+        """What is left to a person at a row, or good to know there, to stand below it."""
+        found = self.remaining.get(row.old.number, ()) if row.old is not None else ()
+        todo = " todo" if any(one.severity is not Severity.INFO for one in found) else ""
+        return f'<div class="why{todo}">{_reasons(found, self.hues)}</div>' if found else ""
 
 
 def _sides(number: int, conversion: Conversion, hues: Mapping[str, int]) -> str:
-    left: dict[int, list[Finding]] = {}
+    remaining: dict[int, list[Finding]] = {}
     for finding in sorted(conversion.remaining):
-        left.setdefault(finding.line, []).append(finding)
-    page = _Page(number, hues, left)
+        remaining.setdefault(finding.line, []).append(finding)
+    page = _Page(number, hues, remaining)
     afterwards = edited_lines(conversion)
     blocks = side_by_side(conversion)
     shown = []
@@ -266,7 +288,9 @@ def _chip(finding: Finding, hues: Mapping[str, int]) -> str:
 
 
 def _safety(finding: Finding) -> str:
-    return f'<span class="safety {escape(finding.safety)}">{escape(finding.safety)}</span>'
+    # Nothing is to do for what has no edit and needs none.
+    word = "note" if (finding.severity, finding.safety) == (Severity.INFO, Safety.MANUAL) else finding.safety
+    return f'<span class="safety {escape(word)}">{escape(word)}</span>'
 
 
 def _prose(text: str) -> str:

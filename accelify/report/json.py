@@ -26,8 +26,9 @@ def conversions_json(
 
     Efforts are in minutes; `share_converted` is the share of the effort that needed no person. Each file has `file`
     (null for standard input), `status`, `reason`, `changed`, `applied` and `remaining` (lists of findings as `check`
-    prints them), and `notes`, sentences on the script as a whole; `with_text` adds `text`, the whole new script, and
-    `proofs` adds `proof` to the scripts in it.
+    prints them; those of severity info need no change, and the summary counts them as `infos`), and `notes`,
+    sentences on the script as a whole; `with_text` adds `text`, the whole new script, and `proofs` adds `proof` to the
+    scripts in it.
     """
     files = [_one_script(conversion, with_text) for conversion in conversions]
     for file in files:
@@ -37,13 +38,14 @@ def conversions_json(
 
             file["proof"] = proof_json(proof)
     done = [finding for conversion in conversions if conversion.changed for finding in conversion.applied]
-    left = [finding for conversion in conversions for finding in conversion.remaining]
+    left = [finding for conversion in conversions for finding in conversion.left]
     totals = {
         "scripts": len(files),
         "converted": sum(str(conversion.status) == "converted" for conversion in conversions),
         "edits": len(done),
         "remaining": len(left),
         "remaining_effort": sum(finding.effort for finding in left),
+        "infos": sum(len(conversion.infos) for conversion in conversions),
         "share_converted": round(share_done(done, left), 4),
     }
     return _dump({"version": accelify.__version__, "files": files, "summary": totals})

@@ -38,7 +38,8 @@ def summary(
     note: Callable[[Conversion, str], str] | None = None,
     reasons: bool = False,
 ) -> str:
-    """What was done in each script, by rule; what is left for a person, with its effort; and the totals.
+    """What was done in each script, by rule; what is left for a person, with its effort; what is good
+    to know; and the totals.
 
     Args:
         conversions: of the scripts.
@@ -83,8 +84,8 @@ def left_over(conversions: Sequence[Conversion], placed: Callable[[Conversion, F
     """A line for each place that is left for a person, and for each script that was left alone; empty for none."""
     lines = []
     for conversion in conversions:
-        lines += [finding_line(placed(conversion, finding), False) for finding in conversion.remaining]
-        if conversion.reason and conversion.status in ("refused", "failed") and not conversion.remaining:
+        lines += [finding_line(placed(conversion, finding), False) for finding in conversion.left]
+        if conversion.reason and conversion.status in ("refused", "failed") and not conversion.left:
             lines.append(f"{_name(conversion)}: {conversion.status}: {conversion.reason}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -111,11 +112,14 @@ def _one_script(
         edits = [conversion.source.place(finding) for finding in conversion.applied]
         lines += [f"  {finding_line(one, colour, effort=True)}" for one in edits if reasons]
         lines += [] if reasons else _by_rule(edits, colour)
-    if conversion.remaining:
-        effort = duration(sum(finding.effort for finding in conversion.remaining))
+    if conversion.left:
+        effort = duration(sum(finding.effort for finding in conversion.left))
         lines.append(f"  left for a person (about {effort}):")
-        left = [placed(conversion, finding) for finding in conversion.remaining]
+        left = [placed(conversion, finding) for finding in conversion.left]
         lines += [f"    {finding_line(finding, colour, effort=True)}" for finding in left]
+    if conversion.infos:
+        lines.append("  to know (no change is needed):")
+        lines += [f"    {finding_line(placed(conversion, one), colour)}" for one in conversion.infos]
     if conversion.changed and any("cpu=True" in finding.evidence for finding in conversion.applied):
         lines.append(
             "  stays on the CPU, as the original does: without cpu=True it takes what the launch chooses"
@@ -168,7 +172,7 @@ def _totals(conversions: Sequence[Conversion], colour: bool) -> str:
         f"{counted(number, 'script')} {status}" for status, number in sorted(by_status.items())
     )
     edits = sum(len(conversion.applied) for conversion in conversions if conversion.changed)
-    left = [finding for conversion in conversions for finding in conversion.remaining]
+    left = [finding for conversion in conversions for finding in conversion.left]
     text = f"{scripts}; {counted(edits, 'edit')}"
     if left:
         text += f", {counted(len(left), 'place')} left (about {duration(sum(f.effort for f in left))})"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from accelify.findings import Severity
 from accelify.obsolete_keywords import modernised
 from accelify.rule_codes import published
 from accelify.verify.lines import LineMap
@@ -86,7 +87,7 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
                 old[place] = source.encode(runs_today)
                 renamed = True
         left = {f: f"line {f.line}: {published(f).code} {f.message}" for f in conversion.remaining}
-        remaining += left.values()
+        remaining += [line for found, line in left.items() if found.severity is not Severity.INFO]
         order += [line for found, line in left.items() if found.code in _ORDER]
         if source.path is not None and Path(os.path.realpath(source.path)) != own:
             continue

@@ -1,7 +1,7 @@
 """What is verified: the plain script and the converted one, whichever of them the user named.
 
 A converted script finds its plain version by itself: the file that the user names, else the newest version in git's
-history that does not import a runtime.
+history that does not import a runtime. Of a notebook, all of this is about the script that its cells make.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelify.notebook import SUFFIX, NotebookSource
 from accelify.source import Source, SourceError
 from accelify.verify.converted import Converted
 from accelify.verify.session import VerifyError
@@ -54,15 +55,15 @@ def find_subject(script: Path, against: Path | None) -> Subject:
                 f"{script} is converted already, and its plain version is not known: name it with --against FILE. (It "
                 "was looked for in git's history of the file.)"
             )
-        return Subject(script, Converted(originals=originals))
+        return Subject(script, Converted(files=_beside(place, data), originals=originals))
     other = read(against)
     if is_converted(data) and not is_converted(other):
-        return Subject(script, Converted(originals={place: other}))
+        return Subject(script, Converted(files=_beside(place, data), originals={place: other}))
     if is_converted(data):
         raise VerifyError(
             f"{script} and {against} are both converted: one of them has to be the plain script."
         )
-    return Subject(script, Converted(files={place: other}))
+    return Subject(script, Converted(files={place: other}, originals=_beside(place, data)))
 
 
 def find_module(name: str) -> Path:
@@ -91,15 +92,24 @@ def is_converted(data: bytes) -> bool:
 
 
 def read(path: Path) -> bytes:
-    """A script's bytes.
+    """The bytes of a script, or of the script that a notebook's cells make.
 
     Raises:
         SourceError: it cannot be read, or is not Python.
     """
     source = Source.read(path)
-    if source.path is not None and source.path.suffix != ".ipynb":
+    if path.suffix != SUFFIX:
         _ = source.tree
-    return source.encode()
+    return _runnable(source)
+
+
+def _runnable(source: Source) -> bytes:
+    return source.text.encode() if isinstance(source, NotebookSource) else source.encode()
+
+
+def _beside(place: Path, data: bytes) -> dict[Path, bytes]:
+    """What runs in a file's place where that is not what stands on the disk: for a notebook, which is JSON there."""
+    return {place: data} if place.suffix == SUFFIX else {}
 
 
 def _plain_versions(script: Path) -> dict[Path, bytes]:
@@ -112,6 +122,11 @@ def _plain_versions(script: Path) -> dict[Path, bytes]:
     name = script.relative_to(root).as_posix()
     for commit in commits.decode().split():
         data = _git(root, "show", f"{commit}:{name}")
+        if data is not None and script.suffix == SUFFIX:
+            try:
+                data = _runnable(Source.from_bytes(data, script))
+            except SourceError:
+                continue  # a version that is no notebook, or has no code yet
         if data is None or is_converted(data):
             continue
         found = {script: data}

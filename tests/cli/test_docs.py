@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from accelify.installing import clone, install_command
 from tests.cli.conftest import Run
 
 
@@ -19,13 +20,32 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_the_pages_it_says_how_to_build_them(
+def test_without_the_pages_and_mkdocs_it_says_what_to_install_and_where_the_text_is(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accelify.cli.docs.SITE", tmp_path)
+    monkeypatch.setattr("accelify.cli.docs._NEEDED", ("no_such_module",))
     outcome = run("docs", "--no-browser")
     assert outcome.code == 2
-    assert "mkdocs build" in outcome.err
+    assert install_command("docs") in outcome.err
+    assert f"{clone()}/docs/README.md" in outcome.err
+
+
+@pytest.mark.parametrize(("program", "code"), [("open(page, 'w').write('x')", 0), ("sys.exit('no room')", 2)])
+def test_in_a_clone_the_pages_are_built_at_the_first_call(
+    program: str, code: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, tools = tmp_path / "site", tmp_path / "tools"
+    site.mkdir()
+    tools.mkdir()
+    (tools / "mkdocs.py").write_text(f"import sys\npage = sys.argv[-1] + '/index.html'\n{program}\n")
+    monkeypatch.setattr("accelify.cli.docs.SITE", site)
+    monkeypatch.setattr("accelify.cli.docs._NEEDED", ())
+    monkeypatch.setenv("PYTHONPATH", str(tools))
+    outcome = run("docs", "--no-browser")
+    assert outcome.code == code
+    assert outcome.out == ("" if code else f"{(site / 'index.html').as_uri()}\n")
+    assert ("no room" in outcome.err) == bool(code)
 
 
 def test_it_opens_a_file_and_prints_its_address(

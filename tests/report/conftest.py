@@ -27,6 +27,14 @@ class MadeConversion:
     def changed(self) -> bool:
         return self.new_text != self.source.text
 
+    @property
+    def left(self) -> list[Finding]:
+        return [one for one in self.remaining if one.severity is not Severity.INFO]
+
+    @property
+    def infos(self) -> list[Finding]:
+        return [one for one in self.remaining if one.severity is Severity.INFO]
+
     def edited(self) -> list[tuple[Finding, int]]:
         return []
 
@@ -81,6 +89,18 @@ def converted() -> MadeConversion:
             )
         ],
     )
+
+
+@pytest.fixture
+def informed(converted: MadeConversion) -> MadeConversion:
+    """The same edits, and nothing left but a note that needs no change."""
+    converted.remaining = [
+        finding(
+            6, "ACC402", message="every process evaluates all of it", effort=10,
+            severity=Severity.INFO, safety=Safety.MANUAL, fixable=False,
+        )
+    ]  # fmt: skip
+    return converted
 
 
 @pytest.fixture

@@ -190,6 +190,16 @@ def test_what_is_left_stands_at_its_line(converted: MadeConversion) -> None:
     assert page.index('id="file0-4"') < page.index('class="why todo"')
 
 
+def test_what_needs_no_change_is_a_note(informed: MadeConversion) -> None:
+    page = html_report([informed])
+    text = parsed(page).text
+    assert "100%" in text
+    assert "To know" in text
+    assert page.count("every process evaluates all of it") == 2  # in the list and at its line
+    for wrong in ("manual", "1 place", "What to decide", "why todo"):
+        assert wrong not in page.split("</style>")[1], wrong
+
+
 def test_reasons_that_say_the_same_are_one_line(converted: MadeConversion) -> None:
     again = replace(converted.applied[2], column=9)
     page = html_report([replace(converted, applied=[*converted.applied, again])])

@@ -18,6 +18,7 @@ def test_conversions(converted: MadeConversion, refused: MadeConversion) -> None
         "edits": 3,
         "remaining": 1,
         "remaining_effort": 10,
+        "infos": 0,
         "share_converted": 0.5,
     }
     first, second = report["files"]
@@ -26,6 +27,12 @@ def test_conversions(converted: MadeConversion, refused: MadeConversion) -> None
     assert first["remaining"][0]["safety"] == "manual"
     assert (second["status"], second["reason"], second["changed"]) == ("refused", "It uses Lightning.", False)
     assert "text" not in first
+
+
+def test_what_needs_no_change_is_counted_apart(informed: MadeConversion) -> None:
+    totals = json.loads(conversions_json([informed]))["summary"]
+    assert (totals["remaining"], totals["remaining_effort"], totals["infos"]) == (0, 0, 1)
+    assert totals["share_converted"] == 1
 
 
 def test_text_on_request(converted: MadeConversion) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from accelify.convert import convert_source
 from accelify.report.style import duration
-from accelify.report.text import findings_list, summary
+from accelify.report.text import findings_list, left_over, summary
 from accelify.source import Source
 from tests.report.conftest import MadeConversion, finding
 
@@ -26,6 +26,17 @@ def test_summary_says_what_was_done_and_what_is_left(
         "other.py: refused: It uses Lightning.\n"
         "1 script converted, 1 script refused; 3 edits, 1 place left (about 10 min).\n"
     )
+
+
+def test_what_needs_no_change_is_not_left_and_costs_nothing(informed: MadeConversion) -> None:
+    said = summary([informed])
+    assert said.endswith(
+        "  to know (no change is needed):\n"
+        "    train.py:6:1: ACC402 every process evaluates all of it\n"
+        "1 script converted; 3 edits.\n"
+    )
+    assert "left for a person" not in said
+    assert left_over([informed], lambda _, one: one) == ""  # type: ignore[arg-type,list-item]
 
 
 def test_a_reason_with_a_place_is_said_once(refused: MadeConversion) -> None:

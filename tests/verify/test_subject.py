@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -58,6 +59,25 @@ def test_a_converted_script_without_a_plain_version_is_one_sentence(tmp_path: Pa
     (tmp_path / "train.py").write_text(CONVERTED)
     with pytest.raises(VerifyError, match="--against FILE"):
         find_subject(tmp_path / "train.py", None)
+
+
+def notebook(text: str) -> str:
+    cells = [{"cell_type": "code", "source": text, "metadata": {}, "outputs": [], "execution_count": None}]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {"kernelspec": None}, "cells": cells})
+
+
+def test_of_a_notebook_it_is_the_script_of_its_cells_that_runs(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    plain, script = tmp_path / "plain.ipynb", tmp_path / "train.ipynb"
+    plain.write_text(notebook(PLAIN))
+    for text in ("", "no notebook", notebook(PLAIN), notebook(CONVERTED)):
+        script.write_text(text)
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-qm", "a", "--allow-empty")
+    for subject in (find_subject(script, None), find_subject(script, plain), find_subject(plain, script)):
+        assert subject.converted is not None
+        ((before, after),) = subject.converted.texts().values()
+        assert (before, after) == (f"# %% cell 1\n{PLAIN}\n", f"# %% cell 1\n{CONVERTED}\n")
 
 
 def test_modules_are_found_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

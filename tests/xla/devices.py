@@ -10,7 +10,7 @@ INSTALLED = importlib.util.find_spec("torch_xla") is not None
 # For every module here.
 NEEDS_XLA = [
     pytest.mark.distributed,
-    pytest.mark.skipif(not INSTALLED, reason='torch_xla is not installed: pip install "accelify[tpu]"'),
+    pytest.mark.skipif(not INSTALLED, reason="torch_xla is not installed: pip install '.[tpu]'"),
 ]
 
 
