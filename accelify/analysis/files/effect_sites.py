@@ -120,7 +120,9 @@ def _searches(tree: Tree, question: ast.AST) -> bool:
 def stops_first(module: Module, call: ast.Call) -> bool:
     """Whether a function returns before a call where something is there: `if self._check_exists(): return`."""
     for ancestor in module.tree.ancestors(call):
-        for stmt in getattr(ancestor, "body", []) if not isinstance(ancestor, ast.Lambda) else []:
+        body = getattr(ancestor, "body", None)
+        # That of a lambda, or of a conditional expression, is an expression.
+        for stmt in body if isinstance(body, list) else []:
             if not isinstance(stmt, ast.If) or not isinstance(stmt.body[-1], ast.Return):
                 continue
             asked = {
