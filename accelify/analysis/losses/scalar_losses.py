@@ -29,6 +29,7 @@ class ScalarLosses:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self._trained: set[_Place] = set()
+        self._active: set[_Place] = set()
         queue = [backward.loss for backward in script.every_backward if _is_alone(backward)]
         for node in queue:  # which grows
             place = self._place(node)
@@ -46,8 +47,13 @@ class ScalarLosses:
             made = self._made(node)
             if place in self._trained or far > _DEEPEST:
                 return far <= _DEEPEST and not any(map(_keeps_dimensions, made))
-            reaching = reaching_assignments(self.script, node) if isinstance(node, ast.Name) else None
-            return bool(reaching) and all(self.has(stmt.value, far + 1) for stmt in reaching or ())
+            if place in self._active:
+                return True  # `total = total + loss` is one number where all else is that it is made of
+            values = self._bound(node) if isinstance(node, ast.Name) else []
+            self._active.add(place)
+            answer = bool(values) and all(self.has(value, far + 1) for value in values)
+            self._active.discard(place)
+            return answer
         if isinstance(node, ast.Constant):
             return isinstance(node.value, (int, float))
         if isinstance(node, ast.Call) and self._reduces(node):
@@ -79,6 +85,16 @@ class ScalarLosses:
             for stmt in stmts
             if any(dotted(t) == dotted(node) and self._place(t) == place for t in stmt.targets)
         ]
+
+    def _bound(self, name: ast.Name) -> list[ast.expr]:
+        """What a variable is assigned where it is read, or all that it adds up; nothing where that is not known."""
+        reaching = reaching_assignments(self.script, name)
+        if reaching is not None:
+            return [stmt.value for stmt in reaching]
+        scope, tree = self.script.scope_of(name), self.script.tree
+        stmts = [tree.parent(store) for store in tree.writes(name.id) if self.script.scope_of(store) is scope]
+        added = [stmt.value for stmt in stmts if isinstance(stmt, ast.Assign | ast.AugAssign)]
+        return added if len(added) == len(stmts) and not scope.takes(name.id) else []
 
     def _operands(self, node: ast.expr) -> list[ast.expr] | None:
         name = self.script.qualname(node.func) if isinstance(node, ast.Call) else None
