@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from accelify.analysis import knowledge as k
@@ -36,6 +37,11 @@ _TIME_FIRST = frozenset(
     "RNN LSTM GRU RNNCell LSTMCell GRUCell Transformer TransformerEncoder TransformerDecoder TransformerEncoderLayer "
     "TransformerDecoderLayer MultiheadAttention".split()
 )
+_OF_TIME = re.compile(r"seq|bptt|time|chunk|block|window|_len$|length", re.I)
+_OF_SAMPLES = re.compile(r"batch|^bsz?$|^b_?size$", re.I)
+
+
+_RECKONING = (ast.BinOp, ast.Name, ast.Constant, ast.Attribute, ast.operator, ast.expr_context, ast.Tuple)
 
 
 @dataclass(eq=False)
@@ -65,6 +71,9 @@ class _Search:
         self.script = script
         self.loop = loop
         self.backward = backward
+        self.arrays: set[str] = set()
+        # Names in the bounds of slices.
+        self.bounds: set[str] = set()
         self.drawn = False
 
     def result(self) -> HandCut | None:
@@ -79,9 +88,21 @@ class _Search:
                 last = stmt
             elif set(names) & _loaded(stmt):
                 break
-        if last is None or not self.drawn:
+        if last is None or not names or not self._is_of_samples():
             return None
         return HandCut(self.loop, last, names) if self._all_follows(names, last) else None
+
+    def _is_of_samples(self) -> bool:
+        """Whether the cut dimension is that of the samples: drawn at random, or the same for inputs and targets."""
+        if self.drawn:
+            return True
+        if len(self.arrays) < 2:
+            return False
+        step = _step(self.loop)
+        names = self.bounds | set(names_in(step) if step is not None else ())
+        if any(_OF_TIME.search(n) for n in names):
+            return False
+        return isinstance(step, ast.Constant) or any(_OF_SAMPLES.search(n) for n in names)
 
     # -- cutting
 
@@ -91,16 +112,25 @@ class _Search:
             return []
         target = stmt.targets[0]
         if isinstance(target, ast.Name):
-            return [target.id] if self._is_moved(stmt.value, known) else []
+            if self._indexes(target.id):
+                return []
+            return [target.id] if self._is_cut(stmt.value, known) else []
         if not isinstance(target, ast.Tuple) or not all(isinstance(e, ast.Name) for e in target.elts):
             return []
         names = target_names(target)
         if isinstance(stmt.value, ast.Tuple) and len(stmt.value.elts) == len(names):
-            return names if all(self._is_moved(e, known) for e in stmt.value.elts) else []
+            return names if all(self._is_cut(e, known) for e in stmt.value.elts) else []
         return names if self._is_drawn_batch(stmt.value, len(names)) else []
 
-    def _is_moved(self, node: ast.expr, known: set[str]) -> bool:
-        """Whether an expression is a batch that was moved, or that a tensor was made of."""
+    def _indexes(self, name: str) -> bool:
+        """Whether a name is an index in the loop: it has no samples itself."""
+        return any(
+            isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Name) and n.slice.id == name
+            for s in self.loop.body
+            for n in walk(s)
+        )
+
+    def _is_cut(self, node: ast.expr, known: set[str]) -> bool:
         while True:
             if (
                 isinstance(node, ast.Call)
@@ -125,7 +155,60 @@ class _Search:
                 node = node.func.value
             else:
                 break
-        return isinstance(node, ast.Name) and node.id in known
+        if isinstance(node, ast.Name):
+            return node.id in known
+        return isinstance(node, ast.Subscript) and self._cuts(node)
+
+    def _cuts(self, node: ast.Subscript) -> bool:
+        """`X[i : i + n]` over a counter of the loop, `X[index]` with an index drawn for the batch."""
+        if not isinstance(node.value, ast.Name) or node.value.id in self._bound_in_loop():
+            return False
+        index = node.slice
+        if isinstance(index, ast.Slice):
+            if index.step is not None or index.lower is None or index.upper is None:
+                return False
+            if not self._counters() & set(names_in(index.lower)):
+                return False
+            self.bounds |= {*names_in(index.lower), *names_in(index.upper)}
+            self.arrays.add(node.value.id)
+            return True
+        if isinstance(index, ast.Name) and self._is_index(index):
+            self.arrays.add(node.value.id)
+            return True
+        return False
+
+    def _is_index(self, name: ast.Name) -> bool:
+        """Whether a name holds indices of samples: drawn, or a slice of a permutation, in this loop."""
+        values = [
+            s.value
+            for s in self.loop.body
+            if isinstance(s, ast.Assign) and any(name.id in target_names(t) for t in s.targets)
+        ]
+        if len(values) != 1:
+            return False
+        value = values[0]
+        if isinstance(value, ast.Call) and self.script.qualname(value.func) in _DRAWING:
+            self.drawn = True
+            return True
+        if (
+            isinstance(value, ast.Subscript)
+            and isinstance(value.slice, ast.Slice)
+            and isinstance(value.value, ast.Name)
+        ):
+            counters = self._counters()
+            owner = self.script.scope_of(name).resolve(value.value.id)
+            made = [
+                s.value
+                for s in self.script.tree.nodes(ast.Assign)
+                if any(value.value.id in target_names(t) for t in s.targets)
+                and self.script.scope_of(s).resolve(value.value.id) is owner
+            ]
+            lower = value.slice.lower
+            if made and lower is not None and counters & set(names_in(lower)):
+                if all(isinstance(m, ast.Call) and self.script.qualname(m.func) in _DRAWING for m in made):
+                    self.drawn = True
+                    return True
+        return False
 
     def _is_drawn_batch(self, value: ast.expr, count: int) -> bool:
         """`x, y = get_batch("train")`: a function whose results are stacked samples or samples at drawn indices."""
@@ -177,7 +260,27 @@ class _Search:
             )
         return False
 
+    def _counters(self) -> set[str]:
+        """The loop's counter, and names that are computed from it (`start = i * batch_size`)."""
+        if not isinstance(self.loop, ast.For):
+            return set()
+        found = set(target_names(self.loop.target))
+        for stmt in self.loop.body:
+            if isinstance(stmt, ast.Assign) and found & set(names_in(stmt.value)):
+                if all(isinstance(n, _RECKONING) for n in walk(stmt.value)):
+                    self.bounds |= set(names_in(stmt.value))
+                    found |= {n for t in stmt.targets for n in target_names(t)}
+        return found
+
     # -- what is done with them
+
+    def _bound_in_loop(self) -> set[str]:
+        return {
+            n.id
+            for s in self.loop.body
+            for n in walk(s)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
 
     def _all_follows(self, names: list[str], last: ast.stmt) -> bool:
         """Whether nothing in the loop needs the whole batch: models see the batch alone, no shape holds its size."""
@@ -233,6 +336,18 @@ class _Search:
 
 def _loaded(stmt: ast.stmt) -> set[str]:
     return {n.id for n in walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _step(loop: Loop) -> ast.expr | None:
+    """The third argument of `for i in range(start, stop, step)`, a progress bar around it or not."""
+    if not isinstance(loop, ast.For):
+        return None
+    node: ast.expr = loop.iter
+    while isinstance(node, ast.Call) and node.args:
+        if isinstance(node.func, ast.Name) and node.func.id in ("range", "trange"):
+            return node.args[2] if len(node.args) == 3 else None
+        node = node.args[0]
+    return None
 
 
 def _takes_time_first(script: ScriptModel) -> bool:
