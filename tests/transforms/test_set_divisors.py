@@ -97,6 +97,6 @@ for x, y in test_loader:
 print(miss / count)
 """
     conversion = convert(end=LOOP.format(before="", added="loss.item()", behind=behind))
-    assert 'measures = accelerator.reduce(measures, reduction="mean")' in conversion.new_text
+    assert 'measures = accelerator.reduce(measures, reduction="sum")' in conversion.new_text
     assert "gather_for_metrics" not in conversion.new_text
     assert "ACC303" in codes(conversion)
