@@ -26,8 +26,8 @@ for x, y in loader:
 outputs, targets = [], []
 with torch.no_grad():
     for x, y in test_loader:
-        targets.append(y)
         outputs.append(model(x.to(device)))
+        targets.append(y)
 print((torch.cat(outputs).cpu() - torch.cat(targets).cpu()).abs().mean().item())
 """
 LOADERS = """\
