@@ -115,4 +115,5 @@ def test_what_is_made_after_the_accelerator_is_not_read_for_it(parts: str) -> No
     text = OPTIONS_OF_THE_RUN.replace("parts = {}", f"parts = {parts}")
     conversion = convert_source(Source(PATH, text), ConvertOptions())
     assert conversion.status == "refused"
-    assert conversion.reason and conversion.new_text == text
+    assert conversion.reason
+    assert conversion.new_text == text
