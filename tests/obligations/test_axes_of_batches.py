@@ -73,7 +73,7 @@ QUIET = {
     "rows along an axis that is not known": ("lstm(x.view(5, -1, 8))[0]", ""),
     "an axis put ahead": ("lstm(x.unsqueeze(0))[0]", ""),
     "a list of steps": ("lstm(torch.stack([x[:, 0], x[:, 1]]))[0]", ""),
-    "packed": ("lstm(pack_padded_sequence(x, y, batch_first=True))[1][0]", ""),
+    "packed": ("lstm(pack_padded_sequence(x, y.cpu(), batch_first=True))[1][0]", ""),
     "rows along the second axis of a batch": ("lstm(x)[0]", PADDED.format("")),
     "batches of one row": ("lstm(x)[0]", "loader = accelerator.prepare(DataLoader(data, batch_size=1))\n"),
     "softmax over another axis": ("x.softmax(1) + F.softmax(x)", ""),
@@ -96,7 +96,7 @@ def test_what_is_taken_within_gathered_rows_is_the_original_s() -> None:
         "total = 0\n"
         "for x, y in loader:\n"
         "    o, l = accelerator.gather_for_metrics((x, y))\n"
-        "    total += (o.index_select({}, torch.tensor([0])) == l).sum().item()\n"
+        "    total += (o.index_select({}, torch.tensor([0], device=o.device)) == l).sum().item()\n"
         "accelerator.print(total)\n"
     )
     assert validate(HEAD + text.format(1), None, KNOWLEDGE).of(Status.NAMED) == []

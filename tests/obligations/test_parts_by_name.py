@@ -114,7 +114,7 @@ accelerator.print(right / len(loader.dataset))
 )
 def test_the_entries_of_a_table_by_rows(weights: str, right: bool) -> None:
     text = f"""\
-alpha = torch.tensor([0.3, 0.7])
+alpha = torch.tensor([0.3, 0.7], device=accelerator.device)
 for x, y in train:
     out = model(x)
     loss = nn.functional.cross_entropy(out, y, reduction="none")

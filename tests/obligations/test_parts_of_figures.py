@@ -96,12 +96,12 @@ def test_a_mean_in_an_array_of_one_adds_up_as_it_is() -> None:
 @pytest.mark.parametrize("together", ["rows = gather_object(rows)", "pass"])
 def test_lists_gathered_as_objects_after_their_loop(together: str) -> None:
     end = f"{together}\naccelerator.print(np.concatenate(rows).mean())"
-    found = named("rows = []", "    rows.append(pred.numpy())", end, gather="pass")
+    found = named("rows = []", "    rows.append(pred.cpu().numpy())", end, gather="pass")
     assert bool(found) == (together == "pass")
 
 
 @pytest.mark.parametrize(("loader", "right"), [("loader", True), ("train", False)])
-@pytest.mark.parametrize("noise", ["torch.randn_like(out)", "torch.rand(out.shape)"])
+@pytest.mark.parametrize("noise", ["torch.randn_like(out)", "torch.rand(out.shape, device=out.device)"])
 def test_noise_for_gathered_rows_is_each_process_s_in_a_shuffled_pass(
     loader: str, right: bool, noise: str
 ) -> None:
