@@ -59,15 +59,9 @@ def validated(
 
 
 def settled(conversions: Sequence[Conversion], entry: Conversion, budget: int = BUDGET) -> Validation:
-    """Go through one converted script; the moves that it dropped and `prepare` does not replace come back.
+    """Go through one converted script as `prove` does, and add nothing to what is left.
 
-    Args:
-        conversions: all that are converted together.
-        entry: that of the script.
-        budget: how many statements are gone through.
-
-    Raises:
-        SourceError: for rows of the user's configuration that make no sense.
+    The moves that it dropped and `prepare` does not replace come back.
     """
     known = {one.place: one for one in conversions}
     texts = {place: one.new_text for place, one in known.items() if place is not None}
@@ -119,6 +113,9 @@ def _retained(conversions: Sequence[Conversion], entry: Conversion, moves: froze
         return False
     found = again(moves)
     if any(one.status != CONVERTED or one.place not in known for one in found):
+        return False
+    if 1 < len(found) < len(known):
+        # Another script may share the modules: they are written for both, and this would be for one of them.
         return False
     if all(one.new_text == known[one.place].new_text for one in found):
         return False

@@ -193,6 +193,24 @@ def test_a_move_that_prepare_does_not_replace_stays(monkeypatch: pytest.MonkeyPa
     assert not any(found.moves.values())
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_module_that_another_script_may_share_is_not_written_for_one(
+    monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    monkeypatch.setattr(Fates, "_is_placed", lambda self, node: True)
+    end = "net = nn.Linear(4, 2)\nnet = net.to(device)\nnet(torch.ones(1, 4).cuda())"
+    script = converted(end=end)
+    module, other = (
+        replace(script, source=Source.from_text(script.source.text, PATH.with_name(name)), new_text="")
+        for name in ("module.py", "other.py")
+    )
+    again = script.again
+    assert again is not None
+    script.again = lambda moves: [*again(moves), replace(module)]
+    prove([script, module, *[other][:others]], script)
+    assert ("net = net.to(device)" in script.new_text) == (not others)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_goldens_are_proved(kind: str) -> None:
     source = Source.read(FIXTURES / kind / "before.py")
