@@ -111,18 +111,10 @@ def test_what_it_comes_to_is_converted(tmp_path: Path) -> None:
     assert "self.accelerator.backward(" in found["maker"].new_text
 
 
-def test_a_caller_that_is_not_reached_is_not_broken(tmp_path: Path) -> None:
-    # `get_best` calls `get_maker` too, is not reached from here, and would lack the accelerator.
-    path = written(tmp_path, "makers = [config.get_maker]\nmakers[0](model).refine(x)")
-    found = {Path(str(one.source.path)).stem: one for one in convert_paths([path])}
-    assert found["train"].status == "converted"
-    assert "def get_maker(model, accelerator=None):" in found["config"].new_text
-    assert "    return get_maker(model)\n" in found["config"].new_text
-
-
 def test_what_it_may_come_to_is_not_left_out(tmp_path: Path) -> None:
-    end = "makers = [config.get_maker]\nfor make in makers:\n    make(model)"
-    (found, *_) = convert_paths([written(tmp_path, end)])
+    for end in ("makers[0](model).refine(x)", "for make in makers:\n    make(model)"):
+        (found, *_) = convert_paths([written(tmp_path, f"makers = [config.get_maker]\n{end}")])
+        assert found.status == "refused"
     assert "`Maker.refine`, where backward is called" in str(found.reason)
 
 

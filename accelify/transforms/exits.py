@@ -82,6 +82,8 @@ def _sizes(context: Context) -> Iterator[Change]:
             mark = "let all processes agree: accelerator.reduce(value) before the test"
             yield context.todo(EXIT, context.tree.statement(test), message, mark)
             continue
+        if not shared and any(_leaves_out_smaller(context, test, size) for size in configured):
+            message += " (agreed upon, up to N-1 full batches of a pass are left out on N processes)"
         edits: list[Edit] = []
         if _compares_several(context, test, sizes) and not (sizes and shared and configured == set(sizes)):
             # The minimum over each does not show whether they are equal on every process: the answer does.
@@ -210,6 +212,20 @@ def _is_against_whole_batch(context: Context, size: ast.expr) -> bool:
         return False
     other = compare.comparators[0] if compare.left is size else compare.left
     return not is_constant(other, 0, 1, 2)
+
+
+def _leaves_out_smaller(context: Context, test: ast.expr, size: ast.expr) -> bool:
+    """Whether the branch of a test skips the steps of batches that are not full."""
+    compare, branch = context.tree.parent(size), context.tree.parent(test)
+    assert isinstance(compare, ast.Compare)
+    if not isinstance(branch, ast.If):
+        return False
+    first = compare.left is size
+    smaller = isinstance(compare.ops[0], (ast.NotEq, *((ast.Lt, ast.LtE) if first else (ast.Gt, ast.GtE))))
+    around = [compare, *context.tree.ancestors(compare)]
+    for node in around[: around.index(test)]:
+        smaller ^= isinstance(context.tree.parent(node), ast.UnaryOp)
+    return smaller is not any(context.script.trains(stmt) for stmt in branch.body)
 
 
 def _asks_size(test: ast.expr) -> bool:

@@ -18,8 +18,9 @@ def unnumbered(context: Context, module: Module, text: ast.expr, rule: Rule) -> 
     """Take the number from `"cuda:0"` in a module that is not converted; False where that cannot be done."""
     if module in context.script.modules or not _can_go(context, module, text):
         return False
+    quote = module.tree.segment(text)[0]
     # Without the number it is the process's GPU.
-    edit = verbs.replace(text, module.tree.segment(text).replace(FIRST, "cuda"))
+    edit = verbs.replace(text, f"{quote}cuda{quote}")
     context.fixes_elsewhere.append(FixElsewhere(module, text, edit, rule, MESSAGE))
     return True
 

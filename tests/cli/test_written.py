@@ -77,4 +77,4 @@ def test_a_line_of_a_file_that_stays_is_named_as_it_is(run: Run, tmp_path: Path)
         f"import os\n{PLAIN}".replace("import os\n", "from nets import make\n\nother = make()\n", 1)
     )
     out = run("convert", str(script), "-o", str(tmp_path / "new.py")).out
-    assert "(nets.py, line 5)" in out
+    assert "nets.py:5:12: ACC714" in out

@@ -7,7 +7,7 @@ import ast
 from accelify.analysis import values as v
 from accelify.analysis.script import ScriptModel
 
-TIME_FIRST = "what the model gives has the time first, as its CTC loss takes it"
+TIME_FIRST = "a CTC loss takes the time first, and gathering joins along the first dimension"
 _LOSSES = frozenset({"torch.nn.functional.ctc_loss", "torch.ctc_loss"})
 
 

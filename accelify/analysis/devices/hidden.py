@@ -6,7 +6,7 @@ Written out, under an `if`, or by a function that is called for it: `set_gpu(arg
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 from accelify.analysis import values as v
 from accelify.analysis.modules.main_blocks import is_main_test
@@ -17,13 +17,14 @@ from accelify.analysis.syntax import dotted, is_constant
 
 # Libraries that choose the GPUs that are seen by being imported.
 _CHOOSING = frozenset({"setGPU"})
-_ASKING = frozenset({"device", "cuda", "to", "is_available", "device_count", "set_device"})
+_USING = frozenset({"cuda", "to", "set_device"})  # what starts CUDA: which GPUs it sees is settled then
+_ASKING = _USING | {"device", "is_available", "device_count"}
 
 
 def hides_devices(script: ScriptModel, stmt: ast.stmt) -> bool:
     """Whether a statement does nothing but choose the GPUs that are seen, so that it can be before all devices."""
     if isinstance(stmt, ast.Assign):
-        return _is_choice(stmt) and not (hides_all(stmt) and _follows_devices(script, stmt))
+        return _is_choice(stmt) and not _follows(script, stmt, _ASKING if hides_all(stmt) else _USING)
     if isinstance(stmt, ast.Expr):
         callee = hiding(script, stmt.value) if isinstance(stmt.value, ast.Call) else None
         return callee is not None and not _makes_something(script, callee)
@@ -100,11 +101,11 @@ def hides_all(stmt: ast.Assign) -> bool:
     return is_constant(stmt.value, "", "-1")
 
 
-def _follows_devices(script: ScriptModel, stmt: ast.stmt) -> bool:
-    """Whether the script has read its device by then, so that only programs that it starts see the choice."""
+def _follows(script: ScriptModel, stmt: ast.stmt, calls: Set[str]) -> bool:
+    """Whether the script has called any of these methods by then: only programs started later see the choice."""
     scope, start = script.scope_of(stmt), script.tree.start(stmt)
     return any(
-        isinstance(call.func, ast.Attribute) and call.func.attr in _ASKING and script.tree.start(call) < start
+        isinstance(call.func, ast.Attribute) and call.func.attr in calls and script.tree.start(call) < start
         for call in script.calls()
         if script.scope_of(call) is scope
     )
