@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,22 @@ from typing import Any
 from accelify import looked_at
 from accelify.source import ConfigurationError
 
+# Names the one file whose settings hold, in place of the nearest pyproject.toml; the null device is none at all.
+CONFIG = "ACCELIFY_CONFIG"
+
 
 @cache
 def nearest_section(folder: Path) -> tuple[Any, Path] | None:
     """The section [tool.accelify], and the file it is in: the first pyproject.toml with one from `folder` up.
 
-    Raises ConfigurationError for a file that cannot be read.
+    The file that the environment variable ACCELIFY_CONFIG names is taken in place of these. Raises ConfigurationError
+    for a file that cannot be read.
     """
-    for place in (folder, *folder.parents):
-        file = place / "pyproject.toml"
-        if not file.is_file():
-            continue
+    if chosen := os.environ.get(CONFIG):
+        files = [Path(chosen)]
+    else:
+        files = [file for place in (folder, *folder.parents) if (file := place / "pyproject.toml").is_file()]
+    for file in files:
         import tomllib
 
         try:

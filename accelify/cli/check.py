@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from accelify.cli.check_run import Options, OutputFormat, run_check
+from accelify.configuration import CONFIG
 
 
 def check(
@@ -38,6 +39,17 @@ def check(
     update_baseline: Annotated[
         bool, typer.Option("--update-baseline", help="Accept all findings: write them to the baseline.")
     ] = False,
+    add_ignores: Annotated[
+        bool, typer.Option("--add-ignores", help="Write a comment that silences it at each finding's line.")
+    ] = False,
+    show_files: Annotated[
+        bool, typer.Option("--show-files", help="Show which scripts would be looked at, and end.")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take [tool.accelify] from this file alone.", envvar=CONFIG),
+    ] = None,
+    isolated: Annotated[bool, typer.Option("--isolated", help="Leave all configuration files out.")] = False,
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Show how many findings each rule has.")
     ] = False,
@@ -69,8 +81,8 @@ def check(
 ) -> None:
     """Lint training scripts: what goes wrong in them, or keeps them from running, on several devices.
 
-    Quiet where nothing is found. Findings marked [*] are fixed by `accelify convert`. Scripts that use an
-    Accelerator or torch.distributed are gone through as each process would run them.
+    Where nothing is found a terminal gets one line, a pipe none. Findings marked [*] are fixed by `accelify convert`.
+    Scripts that use an Accelerator or torch.distributed are gone through as each process would run them.
 
     A comment `# accelify: ignore[ACC101]` in the script and [tool.accelify] in pyproject.toml leave findings out.
     """
@@ -85,6 +97,10 @@ def check(
             stdin_filename=stdin_filename,
             baseline=baseline,
             update_baseline=update_baseline,
+            add_ignores=add_ignores,
+            show_files=show_files,
+            config=config,
+            isolated=isolated,
             statistics=statistics,
             output_file=output_file,
             no_cache=no_cache,

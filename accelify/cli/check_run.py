@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from accelify.cli import terminal
 from accelify.cli.checking import Asked, check_all, check_one
 from accelify.cli.inputs import STDIN, Inputs, collect
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, followed
+from accelify.configuration import CONFIG, nearest_section
 from accelify.findings import Finding, Severity
 from accelify.project import Imports
 from accelify.source import SourceError
@@ -29,6 +31,7 @@ class OutputFormat(StrEnum):
     GITHUB = "github"
     GITLAB = "gitlab"
     JUNIT = "junit"
+    RDJSON = "rdjson"
     SARIF = "sarif"
 
 
@@ -59,6 +62,10 @@ class Options:
     stdin_filename: Path | None = None
     baseline: Path | None = None
     update_baseline: bool = False
+    add_ignores: bool = False
+    show_files: bool = False
+    config: Path | None = None
+    isolated: bool = False
     statistics: bool = False
     output_file: Path | None = None
     no_cache: bool = False
@@ -72,6 +79,8 @@ class Options:
 
 def run_check(paths: list[Path], options: Options) -> NoReturn:
     """Check scripts and folders, print what is found, and end with the code of the command."""
+    if options.config is not None or options.isolated:
+        _take_settings(options.config, options.isolated)
     if options.watch:
         from accelify.cli.check_watch import check_again
 
@@ -89,6 +98,9 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
     except SourceError as error:
         fail(str(error))
     scripts = [STDIN] if inputs is None else inputs.scripts
+    if options.show_files:
+        print("".join(f"{path}\n" for path in scripts), end="")
+        raise SystemExit(CONVERTED)
     imports = Imports() if inputs is None else inputs.imports
     for place, why in inputs.unread if inputs is not None else ():
         complain(f"{place} cannot be read: {why}.")
@@ -138,6 +150,11 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         once.setdefault((one, one.part, one.cell), one)
     findings = list(once.values())
     try:
+        if options.add_ignores:
+            from accelify.cli.check_ignores import add_ignores
+
+            silenced, findings = add_ignores(findings)
+            print(f"{silenced} {'finding' if silenced == 1 else 'findings'} silenced.", file=sys.stderr)
         if options.baseline is not None:
             findings = _against(options.baseline, options.update_baseline, findings, lines)
         _write(
@@ -146,10 +163,34 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         )
     except SourceError as error:
         fail(str(error))
+    if not findings and _is_for_people(options):
+        number = f"{len(scripts)} {'script' if len(scripts) == 1 else 'scripts'}"
+        print(f"No findings in {number}." if scripts else "No training scripts found.")
     if options.fix and changed:
         print(f"{changed} {'finding' if changed == 1 else 'findings'} fixed.", file=sys.stderr)
     failing = any(finding.severity is not Severity.INFO for finding in findings)
     raise SystemExit(max(code, NEEDS_A_PERSON if failing and not options.exit_zero else CONVERTED))
+
+
+def _is_for_people(options: Options) -> bool:
+    """Whether the findings go to a terminal, as text."""
+    as_text = options.output_format in (OutputFormat.TEXT, OutputFormat.CONCISE) and not options.statistics
+    return (
+        as_text and options.output_file is None and sys.stdout.isatty() and terminal.amount != terminal.QUIET
+    )
+
+
+def _take_settings(file: Path | None, isolated: bool) -> None:
+    """Have one file's settings hold, or none, here and in the processes that share the work."""
+    from accelify import selection
+
+    if file is not None and isolated:
+        fail("--config names the settings and --isolated leaves all out: choose one.")
+    if file is not None and not file.is_file():
+        fail(f"--config {file}: no such file.")
+    os.environ[CONFIG] = os.devnull if file is None else str(file.resolve())
+    nearest_section.cache_clear()
+    selection.configured_at.cache_clear()
 
 
 def _inputs(paths: list[Path], exclude: list[str], forced: bool, cache: Cache | None) -> Inputs:
@@ -191,6 +232,10 @@ def _text(
         from accelify.report.junit import findings_junit
 
         return findings_junit(findings)
+    if output_format is OutputFormat.RDJSON:
+        from accelify.report.rdjson import findings_rdjson
+
+        return findings_rdjson(findings)
     if output_format is OutputFormat.SARIF:
         from accelify.report.sarif import findings_sarif
         from accelify.rules import all_rules, rule_page

@@ -6,6 +6,7 @@ import json
 
 from accelify.findings import Finding, Severity
 from accelify.report.github import findings_github
+from accelify.report.rdjson import findings_rdjson
 from accelify.report.sarif import findings_sarif
 
 FINDINGS = [
@@ -35,3 +36,13 @@ def test_sarif() -> None:
     assert place["artifactLocation"]["uri"] == "src/a%20b.py"
     assert place["region"] == {"startLine": 3, "startColumn": 5, "endLine": 3, "endColumn": 9}
     assert second["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///abs/t.py"
+
+
+def test_rdjson() -> None:
+    found = json.loads(findings_rdjson(FINDINGS))
+    first, second = found["diagnostics"]
+    assert found["source"] == {"name": "accelify"}
+    assert (first["severity"], second["severity"]) == ("WARNING", "ERROR")
+    assert first["code"] == {"value": "ACC101"}
+    where = {"start": {"line": 3, "column": 5}, "end": {"line": 3, "column": 9}}
+    assert first["location"] == {"path": "src/a b.py", "range": where}
