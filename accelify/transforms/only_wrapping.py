@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from accelify.analysis.statements.conditions import around_alone
 from accelify.analysis.syntax import call_argument, dotted, text_of, walk
+from accelify.dropped_moves import place_of
 from accelify.transforms.base import Context
 from accelify.writer.edits import Delete, Edit
+
+_MOVES = ("cuda", "to")
 
 
 def only_wraps(context: Context, stmt: ast.stmt, calls: list[ast.Call]) -> bool:
@@ -69,15 +73,26 @@ def without_statement(
     return [Delete(stmt)], {stmt}
 
 
+def moves_within(stmts: Iterable[ast.stmt]) -> list[ast.Call]:
+    """The moves in statements that are removed: with the wrapper, or of what it wraps."""
+    calls = (node for stmt in stmts for node in walk(stmt) if isinstance(node, ast.Call))
+    return [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES]
+
+
+def _is_retained(context: Context, move: ast.Call) -> bool:
+    """Whether a move stays, as the engine has seen that prepare does not replace it."""
+    return place_of(context.tree, move) in context.retained
+
+
 def _only_moved(context: Context, value: ast.expr, call: ast.Call) -> bool:
     """Whether a value is the wrapper itself, or the wrapper with a move that prepare makes: `.cuda()`."""
     moves = (ast.Attribute, ast.Call)
     moved = False
     while value is not call and isinstance(value, moves):
         if isinstance(value, ast.Call):
-            if not isinstance(value.func, ast.Attribute) or value.func.attr not in ("cuda", "to"):
+            if not isinstance(value.func, ast.Attribute) or value.func.attr not in _MOVES:
                 return False
-            if any(kw.arg == "dtype" for kw in value.keywords):
+            if any(kw.arg == "dtype" for kw in value.keywords) or _is_retained(context, value):
                 return False
             moved, value = True, value.func.value
         else:
@@ -90,8 +105,9 @@ def _unmoved(context: Context, inner: ast.expr) -> ast.expr:
     while (
         isinstance(inner, ast.Call)
         and isinstance(inner.func, ast.Attribute)
-        and inner.func.attr in ("cuda", "to")
+        and inner.func.attr in _MOVES
         and not any(kw.arg == "dtype" for kw in inner.keywords)
+        and not _is_retained(context, inner)
         and context.plan.gets_all(inner.func.value)
     ):
         inner = inner.func.value

@@ -30,7 +30,7 @@ from accelify.analysis.syntax import call_argument, dotted
 from accelify.analysis.values import Entity
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.only_wrapping import only_wraps, without_statement
+from accelify.transforms.only_wrapping import moves_within, only_wraps, without_statement
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
@@ -63,6 +63,7 @@ def transform(context: Context) -> Iterator[Change]:
                 continue
             edits, deleted = without_statement(context, stmt, only_wrapping)
             gone |= deleted
+            context.dropped += moves_within(deleted)
         else:
             edits = [verbs.replace(call, inner)]
             context.claim(call.func, *[kw.value for kw in call.keywords])

@@ -13,7 +13,7 @@ from pathlib import Path
 from accelify.conversion import Conversion, ConvertOptions
 from accelify.convert import convert_source
 from accelify.obsolete_keywords import modernised
-from accelify.proving import prove
+from accelify.proving import prove, settled
 from accelify.source import Source
 
 PATH = Path("/nowhere/train.py")  # beside no other modules, which the analysis would follow
@@ -85,6 +85,14 @@ def convert(batch_size: str = "per-process", **snippets: str) -> Conversion:
     compile(conversion.new_text, "after.py", "exec", dont_inherit=True)
     again = convert_source(Source.from_text(conversion.new_text, PATH), ConvertOptions(batch_size))
     assert again.new_text == conversion.new_text
+    return conversion
+
+
+def settled_source(text: str) -> Conversion:
+    """Convert a script as the command line does: the engine has moves come back that prepare does not replace."""
+    conversion = convert_source(Source.from_text(text, PATH))
+    assert conversion.status == "converted", conversion.reason
+    settled([conversion], conversion)
     return conversion
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.convert import convert_source
-from accelify.source import Source
-from tests.transforms.support import PATH, convert
+from tests.transforms.support import convert, settled_source
 
 DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
@@ -87,8 +85,7 @@ EVALUATED = "tested, _ = load('best.pt')\n    for x, _ in loader:\n        print
     ],
 )
 def test_a_factory_moves_what_its_callers_do_not_prepare(main: str, stays: bool) -> None:
-    conversion = convert_source(Source.from_text(WAYS.replace("{main}", main), PATH))
-    assert conversion.status == "converted", conversion.reason
+    conversion = settled_source(WAYS.replace("{main}", main))
     assert ("model.to(accelerator.device).eval()" in conversion.new_text) == stays
     assert "make().cuda()" not in conversion.new_text
 
@@ -151,6 +148,5 @@ main()
     ],
 )
 def test_a_model_is_moved_that_one_branch_does_not_prepare(main: str, stays: bool) -> None:
-    conversion = convert_source(Source.from_text(BRANCHES.replace("{main}", main), PATH))
-    assert conversion.status == "converted", conversion.reason
+    conversion = settled_source(BRANCHES.replace("{main}", main))
     assert ("net = net.to(accelerator.device)" in conversion.new_text) == stays

@@ -23,7 +23,6 @@ from accelify.analysis.metrics.evaluation import evaluation_loops
 from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.models.after_prepare import is_after_prepare
 from accelify.analysis.models.extended_after_prepare import extended_after_prepare
-from accelify.analysis.models.ways_to_prepare import WaysToPrepare
 from accelify.analysis.planning.accelerator_place import AcceleratorPlace
 from accelify.analysis.planning.anchors import NAME, Anchor, Reach
 from accelify.analysis.planning.inline_optimizers import made_too_early, optimizer_sites
@@ -388,16 +387,12 @@ class Plan(AcceleratorPlace):
 
     def gets(self, node: ast.expr, model: Entity) -> bool:
         """Whether prepare gets a model that an expression can be, on every way that it comes there or goes on."""
-        return model in self.prepared and self._ways.lead_there(node, model)
+        return model in self.prepared
 
     def gets_all(self, node: ast.expr) -> bool:
         """`gets`, of all models that an expression can be."""
         models = self.script.entities(node, v.MODEL)
         return bool(models) and all(self.gets(node, one) for one in models)
-
-    @cached_property
-    def _ways(self) -> WaysToPrepare:
-        return WaysToPrepare(self.script, self.sites)
 
     def after_prepare(self, node: Node, entities: Set[Entity] = frozenset()) -> bool:
         """Whether a node runs after the prepare of its scope, or where `entities` are prepared."""

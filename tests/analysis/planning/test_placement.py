@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 
 import pytest
 
 from accelify.analysis.planning.plan import Plan
-from accelify.convert import convert_source
-from accelify.source import Source
 from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, model_of
+from tests.transforms.support import settled_source
 
 WHOLE = MODEL + OPTIMIZER + LOADER + LOOP
 MAIN = f"def main():\n{textwrap.indent(WHOLE, '    ')}\nmain()\n"
@@ -96,7 +94,7 @@ def test_a_teacher_of_the_students_making_stays_on_its_device() -> None:
     )
     loop = LOOP.replace("model(x)", "model(x) - other(x)")
     text = model_of(FACTORY + teacher + "model = build().cuda()\n" + OPTIMIZER + LOADER + loop).tree.text
-    converted = convert_source(Source.from_text(text, Path("/nowhere/train.py"))).new_text
+    converted = settled_source(text).new_text
     assert "other = other.to(accelerator.device)" in converted
     assert "\nmodel = build()\n" in converted
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in converted
@@ -115,7 +113,7 @@ def test_a_factory_that_moves_makes_the_teacher_as_well(factory: str, moved: str
     teacher = "other = build()\nother.load_state_dict(torch.load('m.pt'))\nother.eval()\n"
     loop = LOOP.replace("model(x)", "model(x) - other(x)")
     text = model_of(made + teacher + "model = build()\n" + OPTIMIZER + LOADER + loop).tree.text
-    converted = convert_source(Source.from_text(text, Path("/nowhere/train.py"))).new_text
+    converted = settled_source(text).new_text
     assert moved in converted
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in converted
 
@@ -140,9 +138,10 @@ def test_a_factory_that_moves_makes_several_others(
 ) -> None:
     """They are averages of the trained model, which are run on its device and in no optimizer."""
     made = f"def build():\n    net = nn.Linear(3, 1)\n    {factory}return net\n"
-    shown = "for other in others:\n    print(other(torch.ones(1, 3).cuda()))\n" if others else ""
+    loop = "others.values()" if "{" in others else "others"
+    shown = f"for other in {loop}:\n    print(other(torch.ones(1, 3).cuda()))\n" if others else ""
     text = model_of(made + "model = build()\n" + others + OPTIMIZER + LOADER + LOOP + shown).tree.text
-    converted = convert_source(Source.from_text(text, Path("/nowhere/train.py"))).new_text
+    converted = settled_source(text).new_text
     assert (moved in converted) is stays
     assert "DataParallel" not in converted
     assert "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)" in converted
