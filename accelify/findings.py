@@ -24,7 +24,10 @@ class Safety(StrEnum):
 
 
 class Rule(NamedTuple):
-    """A rule's code, name and one-sentence summary, as `accelify rule` and the reports show them."""
+    """A rule's code, name and one-sentence summary, as `accelify rule` and the reports show them.
+
+    `done` says in a few words what its edits did.
+    """
 
     code: str
     name: str
@@ -32,6 +35,7 @@ class Rule(NamedTuple):
     severity: Severity = Severity.WARNING
     safety: Safety = Safety.SAFE
     effort: int = 2
+    done: str = ""
 
 
 @dataclass(frozen=True, order=True)
@@ -41,7 +45,7 @@ class Finding:
     Lines and columns count from 1, columns in characters; `end_column` is exclusive. `effort` is in minutes for a
     person who does it by hand. `fixable` is whether `convert` fixes it by itself. In a notebook
     `cell` is the cell's number from 1 and the lines count in that cell; elsewhere it is 0. `fix` is `safe` or `unsafe`
-    where `check --fix` has one.
+    where `check --fix` has one. `done` says in a few words what the edits did that fix it.
     """
 
     path: str
@@ -63,6 +67,7 @@ class Finding:
     # The text of its comment in the script.
     mark: str = field(compare=False, default="")
     fix: str = field(compare=False, default="")
+    done: str = field(compare=False, default="")
 
     @property
     def place(self) -> str:

@@ -68,5 +68,5 @@ def _finding(path: Path, node: ast.expr, rule: Rule, message: str) -> Finding:
     return Finding(
         str(path), node.lineno, node.col_offset + 1, rule.code, rule.name, message,
         node.end_lineno or node.lineno, (node.end_col_offset or 0) + 1,
-        rule.severity, rule.safety, rule.effort, (), fixable=True,
+        rule.severity, rule.safety, rule.effort, (), fixable=True, done=rule.done,
     )  # fmt: skip

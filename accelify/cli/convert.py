@@ -315,7 +315,10 @@ def _report(
         batch_size=batch_size,
         place=written.at,
         note=written.note,
+        edit=written.edit,
         reasons=terminal.amount == terminal.VERBOSE,
+        written=not diff,
+        width=terminal.width(stream),
     )
     print(said, end="", file=stream)
     if proofs:

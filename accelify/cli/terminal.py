@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -35,6 +36,11 @@ def coloured(stream: TextIO) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def width(stream: TextIO) -> int:
+    """How many columns lines may have that go to `stream`: those of the terminal, 0 for as many as there are."""
+    return shutil.get_terminal_size().columns if stream.isatty() else 0
 
 
 def write_bytes(data: bytes) -> None:

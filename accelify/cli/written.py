@@ -10,12 +10,18 @@ from pathlib import Path
 from accelify.conversion import Conversion
 from accelify.findings import Finding
 from accelify.proving.origins import Origins
+from accelify.report.sides import side_by_side
 
-# Outside of code: `(12)`, `(helpers.py:12)`, `(called at helpers.py:12)`, `line 12`, `helpers.py, lines 12, 15`.
+_FILE = r"[\w./\\-]+\.py"
+_ITEM = rf"(?:{_FILE}:)?\d+(?:-\d+)?(?: \(`[^`]*`\))?"
+# Outside of code: `(12)`, `helpers.py:12`, `line 12`, `helpers.py, lines 12, 15-18`, `lines 12 (`f`), helpers.py:3`.
 _NAMED = re.compile(
-    r"(?P<before>\((?:called at )?)(?:(?P<file>[\w./\\-]+\.py):)?(?P<line>\d+)\)"
-    r"|(?:(?P<other>[\w./\\-]+\.py), )?\blines? (?P<lines>\d+(?:, \d+)*)"
+    rf"`[^`]*`|(?:(?P<beside>{_FILE}), )?\blines? (?P<lines>{_ITEM}(?:, {_ITEM})*)"
+    rf"|(?<=\()(?P<alone>\d+)(?=\))|(?P<place>{_FILE}:\d+(?:-\d+)?)"
 )
+# Edits that put a statement beside the one that the finding stands at.
+_PUT_IN = ("ACC101", "ACC102", "ACC106")
+_PLACE = re.compile(rf"`[^`]*`|(?:(?P<file>{_FILE}):)?\b(?P<first>\d+)(?:-(?P<last>\d+))?")
 
 
 class Written:
@@ -45,30 +51,46 @@ class Written:
         path = str(self._targets[Path(finding.path)])
         return replace(finding, path=path, line=line, column=column, message=message)
 
+    def edit(self, conversion: Conversion, finding: Finding) -> Finding:
+        """What an edit has fixed, at the line that was changed or put in."""
+        there = self.at(conversion, finding)
+        lines = self._lines.get(finding.path)
+        if lines is None or finding.part not in _PUT_IN:
+            return there
+        rows = (row for block in side_by_side(conversion) for row in block.rows)
+        put_in = {row.new.number for row in rows if row.new is not None and row.old is None}
+        last = lines.of(finding.end_line or finding.line)[0]
+        if there.line not in put_in and last + 1 in put_in:
+            return replace(there, line=last + 1)
+        # In front of what it stands at, as the first of some statements.
+        line = there.line
+        while line - 1 in put_in:
+            line -= 1
+        return replace(there, line=line)
+
     def note(self, conversion: Conversion, text: str) -> str:
         """A note about a script, with the lines that it names in the files on the disk."""
         path = str(conversion.source.path)
         return self._with_lines_of_now(text, path) if path in self._lines else text
 
     def _with_lines_of_now(self, text: str, path: str) -> str:
-        return "`".join(
-            part if number % 2 else _NAMED.sub(lambda found: self._moved(found, path), part)
-            for number, part in enumerate(text.split("`"))
-        )
+        return _NAMED.sub(lambda found: self._all_moved(found, path), text)
+
+    def _all_moved(self, found: re.Match[str], path: str) -> str:
+        places = found["lines"] or found["alone"] or found["place"]
+        if not places:
+            return found[0]
+        beside = path if found["beside"] is None else self._file(found["beside"])
+        moved = _PLACE.sub(lambda one: self._moved(one, beside), places)
+        return f"{found[0].removesuffix(places)}{moved}"
 
     def _moved(self, found: re.Match[str], path: str) -> str:
-        if found["lines"]:
-            named = path if found["other"] is None else self._file(found["other"])
-            if named not in self._lines:
-                return found[0]
-            numbers = [str(self._lines[named].of(int(one))[0]) for one in found["lines"].split(", ")]
-            return f"{found[0].removesuffix(found['lines'])}{', '.join(numbers)}"
-        file = path if found["file"] is None else self._file(found["file"])
-        if file not in self._lines:
+        lines = self._lines.get(path if found["file"] is None else self._file(found["file"]))
+        if found["first"] is None or lines is None:
             return found[0]
-        line = self._lines[file].of(int(found["line"]))[0]
         name = f"{found['file']}:" if found["file"] else ""
-        return f"{found['before']}{name}{line})"
+        last = f"-{lines.of(int(found['last']))[0]}" if found["last"] else ""
+        return f"{name}{lines.of(int(found['first']))[0]}{last}"
 
     def _file(self, name: str) -> str:
         named = [one for one in self._lines if Path(one).as_posix().endswith(f"/{name}") or one == name]

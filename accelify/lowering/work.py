@@ -91,7 +91,7 @@ class Work:
         self.findings.append(
             Finding(
                 path, line, column, rule.code, rule.name, message, end_line, end_column,
-                severity=rule.severity, safety=rule.safety, effort=3,
+                severity=rule.severity, safety=rule.safety, effort=3, done=rule.done,
             )
         )  # fmt: skip
 

@@ -173,14 +173,13 @@ class Named:
             yield f"warnings that every process gives: {self._lines(warned)}"
         if means := self.found.means:
             yield (
-                "means over batches, of which a last, shorter round counts as much as a whole one: "
-                f"{self._lines(means)}; figures made of them are those of a single process where every process has "
-                "whole rounds"
+                f"averages over batches ({self._lines(means)}): a short last batch counts as much as a full one, so "
+                "that they can differ a little from those of one process where the last batch is short"
             )
         if sums := self.found.sums:
             yield (
-                f"sums over the samples of each process: {self._lines(sums)}; where a last round has fewer samples "
-                "than there are processes, those without one count the last sample again"
+                f"sums over samples ({self._lines(sums)}): where the last batch has fewer samples than there are "
+                "processes, its last sample is counted once more by each process that has none"
             )
         if self.found.unknown_modules:
             modules = ", ".join(self.found.unknown_modules)

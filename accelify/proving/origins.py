@@ -65,7 +65,8 @@ class Origins:
         until = after - 1 if after else len(self._new)
         for i, j in paired(self._old[first - 1 : last], self._new[before:until], first, before + 1):
             if j is not None:
-                pairs[j] = i if i is not None else min(first + j - before - 1, last)
+                # What is put in stands in front of what is rewritten.
+                pairs[j] = i if i is not None else max(last - (until - j), first)
         return pairs[line]
 
 

@@ -63,10 +63,10 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
         yield f"  losses that are taken for a mean or a sum over the rows of a batch: {_places(losses)}"
     if found.means:
         places = ", ".join(f"{one.path}:{one.line}" for one in found.means)
-        yield f"  means over batches, of which a last, shorter round counts as much as a whole one: {places}"
+        yield f"  averages over batches, in which a short last batch counts as much as a full one: {places}"
     if found.sums:
         places = ", ".join(f"{one.path}:{one.line}" for one in found.sums)
-        yield f"  sums over samples, of which a process that has none in a last round repeats one: {places}"
+        yield f"  sums over samples, of which a process that has none in the last batch repeats one: {places}"
     if found.assumptions:
         yield "  the proofs assume:"
         for assumption in found.assumptions:

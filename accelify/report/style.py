@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+_STYLING = re.compile(r"\x1b\[[\d;]*m")
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -10,6 +13,20 @@ def styled(text: str, style: str, colour: bool) -> str:
     if not colour or not text:
         return text
     return f"\x1b[{';'.join(_CODES[name] for name in style.split())}m{text}\x1b[0m"
+
+
+def wrapped(text: str, width: int) -> str:
+    """A line broken at blanks to fit a terminal, what follows indented by four more; as it is where `width` is 0."""
+    words = text.lstrip(" ").split(" ")
+    lines = [text[: len(text) - len(text.lstrip(" "))] + words[0]]
+    indent = " " * (len(text) - len(text.lstrip(" ")) + 4)
+    for word in words[1:]:
+        line = f"{lines[-1]} {word}"
+        if width and len(_STYLING.sub("", line)) > width:
+            lines.append(indent + word)
+        else:
+            lines[-1] = line
+    return "\n".join(lines)
 
 
 def counted(number: int, noun: str, several: str | None = None) -> str:

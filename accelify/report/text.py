@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.findings import Finding, Severity
-from accelify.report.style import counted, duration, styled
+from accelify.report.style import counted, duration, styled, wrapped
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion
@@ -36,29 +36,35 @@ def summary(
     batch_size: str = "",
     place: Callable[[Conversion, Finding], Finding] | None = None,
     note: Callable[[Conversion, str], str] | None = None,
+    edit: Callable[[Conversion, Finding], Finding] | None = None,
     reasons: bool = False,
+    written: bool = True,
+    width: int = 0,
 ) -> str:
-    """What was done in each script, by rule; what is left for a person, with its effort; what is good
+    """What was done in each script, in words; what is left for a person, with its effort; what is good
     to know; and the totals.
 
     Args:
         conversions: of the scripts.
         colour: for a terminal.
         batch_size: the choice of that name (`ConvertOptions`): what it means for several processes is said; empty: not.
-        place, note: give a finding that is left, and a note, with lines of the files as they are now; None: of the
-            originals.
-        reasons: every edit with its reason, not only the lines of each rule.
+        place, note, edit: give a finding that is left, a note, and a finding that is fixed with lines of the files as
+            they are now; None: of the originals.
+        reasons: every edit with its reason, not only what was done.
+        written: the files were written, and not only shown.
+        width: of the terminal, 0 where lines stay as long as they are.
     """
     placed = place or (lambda conversion, finding: conversion.source.place(finding))
+    edited = edit or placed
     noted = note or (lambda _, text: text)
     parts: list[str] = []
     for conversion in conversions:
-        parts += _one_script(conversion, colour, placed, noted, reasons)
+        parts += _one_script(conversion, colour, placed, edited, noted, reasons, written)
     if batch_size and any(conversion.changed for conversion in conversions):
         shared = any(map(_shares_a_loader, conversions))
         parts.append(_ON_SEVERAL[batch_size] if shared else _NOTHING_SHARED)
-    parts.append(_totals(conversions, colour))
-    return "\n".join(parts) + "\n"
+    parts.append(_totals(conversions, colour, written))
+    return "".join(f"{wrapped(part, width)}\n" for part in parts)
 
 
 def findings_list(findings: Sequence[Finding], *, colour: bool = False) -> str:
@@ -94,12 +100,14 @@ def _one_script(
     conversion: Conversion,
     colour: bool,
     placed: Callable[[Conversion, Finding], Finding],
+    edited: Callable[[Conversion, Finding], Finding],
     noted: Callable[[Conversion, str], str],
     reasons: bool,
+    written: bool,
 ) -> list[str]:
     status = str(conversion.status)
     name = styled(_name(conversion), "bold", colour)
-    head = f"{name}: {styled(status, _STATUS_STYLE.get(status, 'bold'), colour)}"
+    head = f"{name}: {styled(_said(status, written), _STATUS_STYLE.get(status, 'bold'), colour)}"
     if conversion.applied and conversion.changed:
         head += f", {counted(len(conversion.applied), 'edit')}"
     # A reason with a place stands in the list below.
@@ -109,9 +117,9 @@ def _one_script(
         head += f": {conversion.reason}"
     lines = [head]
     if conversion.changed:
-        edits = [conversion.source.place(finding) for finding in conversion.applied]
+        edits = [edited(conversion, finding) for finding in conversion.applied]
         lines += [f"  {finding_line(one, colour, effort=True)}" for one in edits if reasons]
-        lines += [] if reasons else _by_rule(edits, colour)
+        lines += [] if reasons else _deeds(edits, colour)
     if conversion.left:
         effort = duration(sum(finding.effort for finding in conversion.left))
         lines.append(f"  left for a person (about {effort}):")
@@ -136,14 +144,20 @@ def _shares_a_loader(conversion: Conversion) -> bool:
     )
 
 
-def _by_rule(applied: Iterable[Finding], colour: bool) -> list[str]:
-    rules: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for finding in applied:
-        rules.setdefault((finding.code, finding.name), []).append((finding.cell, finding.line))
-    width = max((len(name) for _, name in rules), default=0)
+def _said(status: str, written: bool) -> str:
+    return "would be converted" if status == "converted" and not written else status
+
+
+def _deeds(applied: Iterable[Finding], colour: bool) -> list[str]:
+    """What was done, where, and by which rule: the core first, as the codes of what finds it go."""
+    deeds: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for finding in sorted(applied, key=lambda one: one.part or one.code):
+        deeds.setdefault((finding.done or finding.name, finding.code), []).append(
+            (finding.cell, finding.line)
+        )
     return [
-        f"  {styled(code, 'cyan', colour)} {name:<{width}}  {_places(places)}"
-        for (code, name), places in sorted(rules.items())
+        f"  {done} {styled(f'({_places(places)})', 'dim', colour)} {styled(code, 'cyan', colour)}"
+        for (done, code), places in deeds.items()
     ]
 
 
@@ -164,12 +178,13 @@ def finding_line(finding: Finding, colour: bool, *, effort: bool = False) -> str
     return f"{place} {code}{mark} {finding.message}{cost}"
 
 
-def _totals(conversions: Sequence[Conversion], colour: bool) -> str:
+def _totals(conversions: Sequence[Conversion], colour: bool, written: bool) -> str:
     by_status: dict[str, int] = {}
     for conversion in conversions:
         by_status[str(conversion.status)] = by_status.get(str(conversion.status), 0) + 1
     scripts = ", ".join(
-        f"{counted(number, 'script')} {status}" for status, number in sorted(by_status.items())
+        f"{counted(number, 'script')} {_said(status, written)}"
+        for status, number in sorted(by_status.items())
     )
     edits = sum(len(conversion.applied) for conversion in conversions if conversion.changed)
     left = [finding for conversion in conversions for finding in conversion.left]

@@ -41,12 +41,14 @@ METHOD = Rule(
     "Accelerate's wrapped model has no methods but forward, and reduces no gradients for them.",
     safety=Safety.REVIEW,
     effort=15,
+    done="averaged gradients that Accelerate's wrapper does not",
 )
 WRAPPER = Rule(
     "ACC607",
     "accelerate-wrapper",
     "Accelerate's optimizers and schedulers hide what the wrapped ones have.",
     effort=1,
+    done="read the objects inside Accelerate's wrappers",
 )
 REDUCER = _rule("ACC608", "reducer", "DistributedDataParallel wants every parameter used once.", 15)
 DIVIDES = _rule("ACC609", "split-batches", "The processes must divide the batch size.", 2)

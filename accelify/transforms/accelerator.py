@@ -12,6 +12,7 @@ what the run before it has prepared.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -29,7 +30,12 @@ from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter
 
 IMPORT = Rule(
-    "ACC101", "import-accelerator", "The script does not import the runtime.", Severity.ERROR, effort=1
+    "ACC101",
+    "import-accelerator",
+    "The script does not import the runtime.",
+    Severity.ERROR,
+    effort=1,
+    done="made an Accelerator",
 )
 CREATE = Rule(
     "ACC102",
@@ -37,6 +43,7 @@ CREATE = Rule(
     "The script runs on one device: it has no Accelerator.",
     Severity.ERROR,
     effort=3,
+    done="made an Accelerator",
 )
 PREPARE = Rule(
     "ACC106",
@@ -44,6 +51,7 @@ PREPARE = Rule(
     "Models, optimizers and loaders are not prepared for several processes.",
     Severity.ERROR,
     effort=10,
+    done="prepared the training objects",
 )
 DROPPED = Rule(
     "ACC410",
@@ -51,6 +59,7 @@ DROPPED = Rule(
     "An option of the script cannot be read where the Accelerator is made, or is set later than that.",
     Severity.WARNING,
     effort=5,
+    done="read options where the Accelerator is made",
 )
 HANDED = Rule(
     "ACC415",
@@ -130,9 +139,7 @@ def _import(context: Context) -> Change:
         else None
     )
     edit, place = context.import_line(root, f"from {package} import {', '.join(names)}", above)
-    return context.change(
-        IMPORT, place, "nothing is imported that several processes train with", [edit], core=True
-    )
+    return context.change(IMPORT, place, "the Accelerator is not imported", [edit], core=True)
 
 
 def _creation(context: Context) -> Change:
@@ -202,9 +209,13 @@ def _prepares(context: Context) -> Iterator[Change]:
             for note in sorted({t.evidence[0] for t in item.entities if t.evidence})
         )
         message = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} not prepared for several processes"
-        yield context.change(
-            PREPARE, site.after, message, [InsertAfter(site.after, lines)], core=True, evidence=evidence
+        kinds = Counter({item.holder.text(site.scope): item.kind for item in site.items}.values())
+        *most, last = (
+            f"the {kind}" if number == 1 else f"{number} {kind}s" for kind, number in kinds.items()
         )
+        done = f"prepared {' and '.join([*([', '.join(most)] if most else []), last])}"
+        put_in: list[Edit] = [InsertAfter(site.after, lines)]
+        yield context.change(PREPARE, site.after, message, put_in, core=True, evidence=evidence, done=done)
     yield from _inline(context)
 
 
@@ -264,4 +275,4 @@ def _inline(context: Context) -> Iterator[Change]:
         edits: list[Edit] = [
             verbs.replace(call, f"{reached}.prepare(", call, ")", order=10),
         ]
-        yield context.change(PREPARE, call, message, edits, core=True)
+        yield context.change(PREPARE, call, message, edits, core=True, done=f"prepared the {kind}")

@@ -23,6 +23,7 @@ ACCUMULATE = Rule(
     Severity.WARNING,
     Safety.REVIEW,
     10,
+    done="put accumulation by hand under accelerator.accumulate",
 )
 
 

@@ -27,4 +27,5 @@ APEX = Rule(
     Severity.ERROR,
     Safety.REVIEW,
     effort=10,
+    done="replaced apex by the Accelerator",
 )

@@ -24,9 +24,19 @@ from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertBefore
 
-BACKWARD = Rule("ACC107", "backward", "Gradients are not averaged over processes.", Severity.ERROR)
+BACKWARD = Rule(
+    "ACC107",
+    "backward",
+    "Gradients are not averaged over processes.",
+    Severity.ERROR,
+    done="averaged the gradients over the processes",
+)
 CLIP = Rule(
-    "ACC108", "clip-gradients", "Gradients are clipped before they are unscaled or reduced.", Severity.ERROR
+    "ACC108",
+    "clip-gradients",
+    "Gradients are clipped before they are unscaled or reduced.",
+    Severity.ERROR,
+    done="clipped gradients after they are averaged",
 )
 REDUCTION = Rule(
     "ACC406", "loss-reduction", "A loss that is part sum, part mean cannot be weighed by itself.", effort=10

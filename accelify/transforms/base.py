@@ -385,14 +385,16 @@ class Context(Agreement):
         evidence: tuple[str, ...] = (),
         severity: Severity | None = None,
         safety: Safety | None = None,
+        done: str = "",
     ) -> Change:
-        """A finding of a rule at a node, with its edits; without edits it is a warning."""
+        """A finding of a rule at a node, with its edits, and what they did; without edits it is a warning."""
         path, line, column = self.tree.place(node)
         _, end_line, end_column = self.tree.end_place(node)
         safety = (safety or rule.safety) if edits else Safety.MANUAL
         finding = Finding(
             path, line, column, rule.code, rule.name, message, end_line, end_column,
             severity or rule.severity, safety, rule.effort, evidence, fixable=bool(edits),
+            done=done or rule.done,
         )  # fmt: skip
         return Change(finding, tuple(edits), core)
 

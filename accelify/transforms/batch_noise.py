@@ -28,6 +28,7 @@ NOISE = Rule(
     Severity.WARNING,
     Safety.REVIEW,
     effort=3,
+    done="drew other noise on each process",
 )
 _DRAWS = frozenset(
     "normal randn rand uniform random random_sample standard_normal randint choice laplace exponential beta gamma "

@@ -52,6 +52,7 @@ CLOCK = Rule(
     "ACC211",
     "clock-name",
     "Every process would name a file or folder by its own clock or id, or by what it finds there.",
+    done="made names that differ by process those of the main one",
 )
 ADVICE = "broadcast_object_list([...])[0] makes it the main process's"
 _LOOKING_WORDS = (b"listdir", b"glob", b"scandir", b"os.walk", b"exists", b"isdir", b"is_dir")

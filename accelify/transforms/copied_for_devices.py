@@ -23,6 +23,7 @@ COPIED = Rule(
     "copied-for-devices",
     "What is made once for each GPU of DataParallel is as many times too large for one process.",
     effort=2,
+    done="made once what was repeated for each GPU",
 )
 _COPYING = frozenset({"repeat", "expand", "tile"})
 _COPYING_WORDS = (b".repeat(", b".expand(", b".tile(")

@@ -35,6 +35,7 @@ COUNTED = Rule(
     "counted-devices",
     "The batch size counts the GPUs of the machine, and each process takes all of it.",
     effort=2,
+    done="took the number of GPUs out of the batch size",
 )
 
 

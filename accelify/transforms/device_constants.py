@@ -42,6 +42,7 @@ CONSTANT = Rule(
     "device-constant",
     "A device that a module of the project chooses is the same one on every process.",
     Severity.ERROR,
+    done="took the device from the Accelerator",
 )
 # What a device can be written as where it is chosen.
 _WRITTEN = (ast.Call, ast.Constant, ast.JoinedStr, ast.BinOp)

@@ -24,6 +24,7 @@ SPREAD = Rule(
     "Every process would spread the model over all GPUs of the machine, or put it on the same one.",
     Severity.ERROR,
     effort=5,
+    done="loaded the model to the process's device",
 )
 
 

@@ -48,6 +48,7 @@ CHOICE = Rule(
     "device-choice",
     "A device chosen by the script is the same one on every process.",
     Severity.ERROR,
+    done="took the device from the Accelerator",
 )
 
 

@@ -32,7 +32,11 @@ from accelify.transforms.base import Change, Context, Rule
 from accelify.writer.edits import Edit, InsertAfter, PutUnder
 
 DOWNLOAD = Rule(
-    "ACC205", "download", "Every process would download the same files into the same place.", effort=3
+    "ACC205",
+    "download",
+    "Every process would download the same files into the same place.",
+    effort=3,
+    done="let the main process download first",
 )
 _OPENING = frozenset(
     {"requests.get", "urllib.request.urlopen", "tarfile.open", "zipfile.ZipFile", "tarfile.TarFile.open"}

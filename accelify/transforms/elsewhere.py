@@ -52,6 +52,7 @@ ELSEWHERE = Rule(
     "written-elsewhere",
     "A function of another module would write the same files on every process.",
     effort=3,
+    done="left writing files to the main process",
 )
 _WORDS = {
     FILES: "writes files",

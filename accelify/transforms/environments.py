@@ -34,6 +34,7 @@ UNSEEDED = Rule(
     Severity.WARNING,
     Safety.REVIEW,
     effort=5,
+    done="seeded the environments alike",
 )
 _WORD = re.compile(rb"\bgym(nasium)?\b")
 _MAKERS = frozenset(

@@ -30,6 +30,7 @@ GATHER = Rule(
     "Metrics would cover one process's share of the data only.",
     Severity.ERROR,
     effort=5,
+    done="computed metrics over the samples of all processes",
 )
 REPEATED = Rule(
     "ACC303", "evaluation-repeated", "Every process evaluates the whole data set.", Severity.INFO, effort=10

@@ -38,6 +38,7 @@ EXIT = Rule(
     "Processes could leave the loop at different steps and wait for each other.",
     Severity.WARNING,
     effort=5,
+    done="made the processes leave loops together",
 )
 _ENDING = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit"})
 

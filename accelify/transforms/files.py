@@ -60,8 +60,20 @@ from accelify.transforms.writing_statements import (
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
-FILES = Rule("ACC203", "file-write", "Every process would write the same files.", effort=2)
-SHOWN = Rule("ACC214", "shown-picture", "Every process would show the same picture.", effort=1)
+FILES = Rule(
+    "ACC203",
+    "file-write",
+    "Every process would write the same files.",
+    effort=2,
+    done="left writing files to the main process",
+)
+SHOWN = Rule(
+    "ACC214",
+    "shown-picture",
+    "Every process would show the same picture.",
+    effort=1,
+    done="left showing pictures to the main process",
+)
 
 _FLUSHING = frozenset({"sys.stdout.flush", "sys.stderr.flush"})
 _TERMINAL = _FLUSHING | ASKING | {"sys.stdout.write", "sys.stderr.write"}

@@ -19,6 +19,7 @@ SHARD = Rule(
     Severity.WARNING,
     Safety.REVIEW,
     effort=15,
+    done="split batches made by hand between the processes",
 )
 
 

@@ -37,6 +37,7 @@ HOST_COPY = Rule(
     "A tensor that prepare puts on the device is read on the host: by NumPy, or as lengths of sequences.",
     Severity.ERROR,
     effort=1,
+    done="copied tensors to the CPU where they are read there",
 )
 # Libraries whose functions read a tensor through NumPy.
 _READERS = frozenset("numpy scipy sklearn pandas cv2 PIL skimage matplotlib seaborn imageio".split())

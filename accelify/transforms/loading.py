@@ -34,7 +34,13 @@ from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertBefore
 
-LOAD = Rule("ACC207", "load", "Every process would load this to the device it was saved from.", effort=1)
+LOAD = Rule(
+    "ACC207",
+    "load",
+    "Every process would load this to the device it was saved from.",
+    effort=1,
+    done="loaded checkpoints to the process's device or the CPU",
+)
 CHECKPOINT = re.compile(r"ckpt|check_?point|state|weight|model|resume|^saved|pretrain|param", re.I)
 # Words in the path of a checkpoint, and the names of entries by which a data set of such a name is one.
 _CHECKPOINT_PATH = re.compile(r"ckpt|check_?point|resum|pretrain|snapshot|best|weights", re.I)

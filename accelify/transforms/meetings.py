@@ -45,6 +45,7 @@ MEETING = Rule(
     "A tensor made on the host meets a batch that prepare puts on the device.",
     Severity.ERROR,
     effort=3,
+    done="put tensors that meet on one device",
 )
 # Methods that take tensors from anywhere, or only look at their shape: those of other objects too, as a dictionary's.
 _TAKING_ANY = frozenset(

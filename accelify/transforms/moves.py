@@ -26,6 +26,7 @@ MOVE = Rule(
     "A move to the script's own device; prepare places models and batches.",
     Severity.ERROR,
     effort=1,
+    done="removed moves to the device, which prepare makes",
 )
 _MOVES = ("to", "cuda", "cpu")
 # What is wrong with a move that goes.

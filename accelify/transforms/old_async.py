@@ -20,6 +20,7 @@ OLD_ASYNC = Rule(
     "`async` is a keyword since Python 3.7: the file does not parse.",
     Severity.ERROR,
     effort=1,
+    done="wrote non_blocking for async, a keyword of Python",
 )
 MESSAGE = f"`{OBSOLETE}` is a keyword since Python 3.7: in torch it is now `{MODERN}`"
 

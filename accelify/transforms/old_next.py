@@ -21,6 +21,7 @@ OLD_NEXT = Rule(
     "The iterator of a prepared loader has no method `next`.",
     Severity.ERROR,
     effort=1,
+    done="wrote next(iterator) for iterator.next()",
 )
 
 

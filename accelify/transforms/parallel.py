@@ -35,7 +35,11 @@ from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
 PARALLEL = Rule(
-    "ACC109", "data-parallel", "DataParallel splits each batch over the GPUs of one process.", Severity.ERROR
+    "ACC109",
+    "data-parallel",
+    "DataParallel splits each batch over the GPUs of one process.",
+    Severity.ERROR,
+    done="removed DataParallel",
 )
 
 

@@ -35,12 +35,14 @@ SCALER = Rule(
     "The script scales its loss by itself, past the Accelerator.",
     Severity.ERROR,
     effort=5,
+    done="replaced GradScaler by the Accelerator's mixed precision",
 )
 AUTOCAST = Rule(
     "ACC111",
     "autocast",
     "The script casts by itself, past the Accelerator's mixed precision.",
     Severity.ERROR,
+    done="replaced autocast by the Accelerator's mixed precision",
 )
 
 

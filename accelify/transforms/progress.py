@@ -24,7 +24,13 @@ from accelify.transforms.nearby import is_called_within_reach
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
-PROGRESS = Rule("ACC202", "progress-bar", "Every process would draw the same progress bar.", effort=1)
+PROGRESS = Rule(
+    "ACC202",
+    "progress-bar",
+    "Every process would draw the same progress bar.",
+    effort=1,
+    done="left progress bars to the main process",
+)
 # What a disabled bar does not have, or leaves at its start.
 _COUNTED = frozenset(
     "n last_print_n last_print_t start_t format_dict avg_time postfix desc unit unit_scale miniters mininterval ncols "

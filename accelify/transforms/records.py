@@ -45,6 +45,7 @@ RECORDS = Rule(
     "What is recorded in a loop covers one process's share of the data only.",
     safety=Safety.REVIEW,
     effort=5,
+    done="added up recorded figures over all processes",
 )
 # Calls that make a number of a tensor, and those that bring one to the host with all its samples.
 _NUMBERS = frozenset({"item", "float", "mean"})

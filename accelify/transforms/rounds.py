@@ -32,6 +32,7 @@ ROUNDS = Rule(
     "A loop takes more batches by hand than one of several processes has.",
     Severity.WARNING,
     effort=5,
+    done="ended loops with the batches that a process has",
 )
 _CAUGHT = frozenset({"StopIteration", "Exception", "BaseException"})
 

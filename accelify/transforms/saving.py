@@ -25,7 +25,13 @@ _SAVING = re.compile(r"^save|_save$|save_|checkpoint$", re.I)
 # `load_checkpoint(path, model)`: every process needs what it brings.
 _LOADING = re.compile(r"(^|_)(load|restore|resume|read|from|get|find)", re.I)
 _CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))
-SAVE = Rule("ACC206", "save", "Every process would write the same file at the same time.", effort=3)
+SAVE = Rule(
+    "ACC206",
+    "save",
+    "Every process would write the same file at the same time.",
+    effort=3,
+    done="left saving to the main process",
+)
 
 
 def transform(context: Context) -> Iterator[Change]:

@@ -21,6 +21,7 @@ PLATEAU = Rule(
     "A metric of one process's own steers the learning rate.",
     Severity.WARNING,
     effort=5,
+    done="gave the scheduler the metric of all processes",
 )
 
 

@@ -22,7 +22,12 @@ from accelify.writer import edits as verbs
 from accelify.writer.edits import Delete
 
 SELECT = Rule(
-    "ACC113", "device-selection", "Every process would select the same GPU.", Severity.ERROR, Safety.REVIEW
+    "ACC113",
+    "device-selection",
+    "Every process would select the same GPU.",
+    Severity.ERROR,
+    Safety.REVIEW,
+    done="removed the choice of one GPU",
 )
 
 

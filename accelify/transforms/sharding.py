@@ -29,6 +29,7 @@ BATCH_SHAPE = Rule(
     "A shape holds the configured batch size, not the batch's own.",
     Severity.WARNING,
     effort=5,
+    done="took the batch's size for the configured one",
 )
 
 _VIEWS = frozenset({"view", "reshape"})

@@ -37,6 +37,7 @@ THREAD = Rule(
     "A function that trains has no way to the Accelerator.",
     Severity.ERROR,
     effort=3,
+    done="passed the Accelerator to functions that use it",
 )
 
 

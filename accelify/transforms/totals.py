@@ -46,6 +46,7 @@ TOTALS = Rule(
     "A running total covers one process's share of the data only.",
     safety=Safety.REVIEW,
     effort=5,
+    done="added up running totals over all processes",
 )
 _TENSOR_METHODS = frozenset("sum mean eq ne gt lt ge le add mul div pow sqrt abs".split())
 

@@ -51,6 +51,7 @@ UNWRAP = Rule(
     "unwrap-model",
     "After prepare the model may be wrapped: its own attributes lie one level down.",
     effort=1,
+    done="unwrapped the model where its attributes are used",
 )
 
 

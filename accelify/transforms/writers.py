@@ -24,7 +24,13 @@ from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
-WRITER = Rule("ACC204", "experiment-writer", "Every process would open and write a log of its own.", effort=3)
+WRITER = Rule(
+    "ACC204",
+    "experiment-writer",
+    "Every process would open and write a log of its own.",
+    effort=3,
+    done="left experiment logs to the main process",
+)
 
 _SCREENS = ("sys.stdout", "sys.stderr")
 

@@ -72,7 +72,7 @@ def test_diff_writes_nothing_and_applies(run: Run, plain: Path, monkeypatch: pyt
     assert outcome.code == 0
     assert plain.read_text() == PLAIN
     assert outcome.out.startswith("--- a/train.py\n+++ b/train.py\n@@")
-    assert "1 script converted" in outcome.err
+    assert "1 script would be converted" in outcome.err
     subprocess.run(["git", "apply", "-"], input=outcome.stdout, check=True)
     patched = plain.read_text()
     plain.write_text(PLAIN)

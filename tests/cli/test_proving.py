@@ -183,7 +183,7 @@ def test_means_over_batches_are_one_line(run: Run, tmp_path: Path) -> None:
         'figures["a"] = figures.get("a", 0) + torch.log10(loss).item()', "total += loss.item()"
     )
     total = total.replace("    figures = {}\n", "    total = 0.0\n") + "    print(total / len(loader))\n"
-    note = "of which a last, shorter round counts as much as a whole one: line 11;"
+    note = "averages over batches (line 11): a short last batch counts as much as a full one"
     assert any(note in one for one in _converted(run, _script(tmp_path, total))["notes"])
     exact = total.replace("loss.item()\n", "loss.item() * len(x)\n").replace("len(loader))", "64)")
     assert not any("counts as much" in one for one in _converted(run, _script(tmp_path, exact))["notes"])

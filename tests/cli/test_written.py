@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from accelify.cli.written import Written
+from accelify.conversion import Conversion
+from accelify.source import Source
 from tests.cli.conftest import PLAIN, Run
 
 # A figure that nothing puts together from several processes is left for a person, below edits that move its line.
@@ -35,6 +38,43 @@ def test_places_are_those_of_the_written_file(elsewhere: bool, run: Run, tmp_pat
         assert "print(epoch, worst)" in written[line - 1]
         cause = re.search(r"`max\(worst, loss.item\(\) \*\* 2\)` \((\d+)\)", message)
         assert cause is None or "max(worst" in written[int(cause[1]) - 1]
+
+
+def test_what_was_done_is_said_with_the_lines_where_it_was_done(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PLAIN)
+    said = run("convert", str(script)).out
+    written = script.read_text().split("\n")
+    done = {
+        words: [written[int(line) - 1].strip() for line in lines.split(", ")]
+        for words, lines in re.findall(r"^  (\w.*) \(lines? ([\d, ]+)\) ACC\d+$", said, re.MULTILINE)
+    }
+    assert done["made an Accelerator"] == [
+        "from accelify.runtime import Accelerator",
+        "accelerator = Accelerator()",
+    ]
+    assert done["took the device from the Accelerator"] == ["device = accelerator.device"]
+    (prepared,) = done["prepared the model, the optimizer and the loader"]
+    assert ".prepare(" in prepared
+    assert all("print(" in line for line in done["left printing to the main process"])
+
+
+def test_all_lines_that_a_note_names_are_those_of_the_written_files(tmp_path: Path) -> None:
+    folder = tmp_path / "sub"
+    one, other = (Source.from_text("a\nb\nc\nd\n", path) for path in (tmp_path / "m.py", folder / "n.py"))
+    conversions = [
+        Conversion(one, "converted", new_text="new\na\nb\nc\nd\n"),
+        Conversion(other, "converted", new_text="x\ny\na\nb\nc\nd\n"),
+    ]
+    paths = [conversion.source.path for conversion in conversions]
+    written = Written(conversions, {path: path for path in paths if path is not None})
+    for before, after in (
+        ("shown: lines 1, sub/n.py:2, 3 and 4 more", "shown: lines 2, sub/n.py:4, 4 and 4 more"),
+        ("averages (sub/n.py:2): short, `at line 1`", "averages (sub/n.py:4): short, `at line 1`"),
+        ("the same at lines 1 (`f`), 3; m.py:2-3", "the same at lines 2 (`f`), 4; m.py:3-4"),
+        ("`x` (2), n.py, lines 1, 2", "`x` (3), n.py, lines 3, 4"),
+    ):
+        assert written.note(conversions[0], before) == after
 
 
 def test_places_of_a_diff_are_those_of_the_original(run: Run, tmp_path: Path) -> None:

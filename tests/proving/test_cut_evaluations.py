@@ -38,7 +38,7 @@ def _said(first="pass", last="pass", loader="test_loader", batch_size="per-proce
 )
 def test_the_number_of_batches_is_named(test, where):
     (message,) = _said(**{where: f"if {test}: break"})
-    assert "a loop ends by a count of the rounds of each process" in message
+    assert "a loop ends by a number of rounds, which each of N processes makes" in message
     assert f"`{test}`" in message
     assert not _said(**{where: f"if {test}: break"}, batch_size="total"), "each takes its part of so many"
 

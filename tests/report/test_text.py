@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from accelify.convert import convert_source
+from accelify.findings import Safety
 from accelify.report.style import duration
 from accelify.report.text import findings_list, left_over, summary
+from accelify.rules import parts
 from accelify.source import Source
 from tests.report.conftest import MadeConversion, finding
 
@@ -16,11 +19,11 @@ from tests.report.conftest import MadeConversion, finding
 def test_summary_says_what_was_done_and_what_is_left(
     converted: MadeConversion, refused: MadeConversion
 ) -> None:
+    converted.applied[:2] = [finding(line, "ACC001", message="x", done="made it") for line in (1, 3)]
     assert summary([converted, refused]) == (
         "train.py: converted, 3 edits\n"
-        "  ACC001 acc001  line 1\n"
-        "  ACC010 acc010  line 3\n"
-        "  ACC020 acc020  line 13\n"
+        "  made it (lines 1, 3) ACC001\n"
+        "  acc020 (line 13) ACC020\n"
         "  left for a person (about 10 min):\n"
         "    train.py:4:1: ACC120 the length is N times too long (10 min)\n"
         "other.py: refused: It uses Lightning.\n"
@@ -56,7 +59,28 @@ def test_colour_only_on_request(converted: MadeConversion) -> None:
 
 def test_long_lists_of_lines_are_cut(converted: MadeConversion) -> None:
     converted.applied = [finding(line, "ACC001", message="x") for line in range(1, 13)]
-    assert "lines 1, 2, 3, 4, 5, 6, 7, 8 and 4 more\n" in summary([converted])
+    assert "lines 1, 2, 3, 4, 5, 6, 7, 8 and 4 more)" in summary([converted])
+
+
+def test_nothing_is_said_to_be_done_where_nothing_is_written(converted: MadeConversion) -> None:
+    said = summary([converted], written=False)
+    assert said.startswith("train.py: would be converted, 3 edits\n")
+    assert "1 script would be converted; 3 edits" in said
+
+
+def test_lines_fit_a_terminal(converted: MadeConversion) -> None:
+    converted.notes = [f"averages over batches (lines {', '.join(map(str, range(100, 130)))})"]
+    assert max(map(len, summary([converted]).split("\n"))) > 80
+    for colour in (False, True):
+        said = re.sub(r"\x1b\[[\d;]+m", "", summary([converted], width=80, colour=colour))
+        assert max(map(len, said.split("\n"))) <= 80
+        assert " ".join(said.split()) == " ".join(summary([converted]).split())
+
+
+def test_every_rule_with_an_edit_says_what_the_edit_did() -> None:
+    assert not [
+        code for code, one in parts().items() if one.rule.safety is not Safety.MANUAL and not one.rule.done
+    ]
 
 
 def test_findings_as_compilers_print_them() -> None:
