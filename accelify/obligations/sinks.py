@@ -105,7 +105,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
     elif event.kind == "leave":
         why = next((guard.why for guard in event.guards if guard.parts_ranks), None)
         if event.detail == "counted":
-            text = "a loop ends by a number of rounds, which each of N processes makes: N times as much work"
+            text = "a loop ends by a number of rounds, which each of N processes makes, N times as much work in all"
             yield made(event, "rounds", Status.NAMED, text, event.guards[-1].why)
         elif why is not None:
             yield made(event, "all ranks", Status.NAMED, "some ranks leave a loop in which all meet", why)

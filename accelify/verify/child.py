@@ -220,6 +220,7 @@ def run_rank(job: dict[str, Any]) -> int:
         redirected.install(job, context)
     else:
         renames.install()
+    context.sites.shares = set(map(tuple, job["shares"]))
     if job["probes"]:
         from accelify.verify.probes import recording
 

@@ -50,6 +50,7 @@ class Job:
         module: the script is run as `python -m` runs this module.
         scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
         probes: where to look at values, by real path of the file; see `probes.inserting`.
+        shares: statements (file, line) that show figures of the main process's share, as `convert` announces.
         allow_network: leave the network as it is.
         save_weights: file that takes the final weights, really.
         reference: file of another run's final weights, to measure the distance to.
@@ -82,6 +83,7 @@ class Job:
     module: str = ""
     schedule: tuple[tuple[tuple[str, int], list[Any]], ...] = ()
     probes: dict[str, list[Sequence[Any]]] = field(default_factory=dict)
+    shares: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass
@@ -284,6 +286,7 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "module": job.module,
         "schedule": list(job.schedule),
         "probes": job.probes,
+        "shares": list(job.shares),
         "trace": list(job.trace),
         "save_trace": str(job.save_trace) if job.save_trace else None,
         "reference_trace": str(job.reference_trace) if job.reference_trace else None,

@@ -226,6 +226,7 @@ class Session:
         self.copy = replace(
             job,
             probes=demands.copy,
+            shares=tuple(sorted(demands.shares)),
             replaced=report.converted.files,
             label="converted",
             converted=True,

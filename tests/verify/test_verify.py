@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from accelify.convert import convert_source
+from accelify.source import Source
 from accelify.verify.compare.verdict import Verdict
 from accelify.verify.converted import convert_copy
 from accelify.verify.nursery import Nursery
@@ -242,6 +244,57 @@ def test_a_batch_for_each_process_is_compared_with_larger_batches(verify_pair: V
         assert comparison.reference is not None
         # Four batches an epoch are two rounds of two processes, and of three.
         assert comparison.run.steps == comparison.reference.steps == report.original.steps // 2
+
+
+SHOWN_AFTER_EVALUATION = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(96, 4), torch.randn(96, 1))
+train = DataLoader(data, batch_size=8, shuffle=True)
+held_out = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+@torch.no_grad()
+def evaluate():
+    losses = []
+    for x, y in held_out:
+        losses.append(torch.nn.functional.mse_loss(model(x), y).item())
+    return sum(losses) / len(losses)
+
+
+running = 0.0
+for step, (x, y) in enumerate(train):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    running += loss.item()
+    if step % 2 == 1:
+        value = evaluate()
+        print(f"step {step}: train {running / 2:.4f} held out {value:.4f}")
+        running = 0.0
+"""
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_figure_of_a_share_is_not_comparable_only_where_convert_announces_it(
+    verify_pair: VerifyPair, announced: bool
+) -> None:
+    """An evaluation inside the training loop changes nothing; what it leaves of one process is not announced."""
+    source = Source.from_text(SHOWN_AFTER_EVALUATION, Path("train.py"))
+    copy = convert_source(source).new_text
+    if not announced:
+        gathered = "output, y = accelerator.gather_for_metrics((model(x), y))"
+        assert gathered in copy
+        copy = copy.replace(gathered, "output = model(x)")
+    report = verify_pair(SHOWN_AFTER_EVALUATION, copy, batch_size="per-process")
+    (printed,) = [one for one in report.comparisons[1].checks if one.aspect == "printed"]
+    assert printed.verdict is (Verdict.NOT_COMPARABLE if announced else Verdict.DIFFERENT)
+    assert report.exit_code == (0 if announced else 1)
 
 
 def test_a_schedule_as_long_as_the_loader_was_before_prepare_is_different(verify_pair: VerifyPair) -> None:

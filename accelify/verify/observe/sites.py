@@ -69,6 +69,8 @@ class Sites:
         self._is_library: dict[str, bool] = {}
         self._loader_loops: set[Site] = set()
         self._last_loops: set[Site] = set()
+        self.shares: set[Site] = set()
+        """Statements that show figures of the main process's share of the batches, as `convert` announces."""
 
     def install(self) -> None:
         """Remember with each thread that starts from now on which statement started it."""
@@ -127,9 +129,13 @@ class Sites:
     def in_batch_loop(self) -> bool:
         """Whether some frame of the user's runs the body of the loop that took the last batch of all.
 
-        After an evaluation inside a training loop it is false: what is shown then is no single batch's.
+        After an evaluation inside a training loop it is false: what is shown then is no single batch's, unless it is
+        announced to be of batches.
         """
-        return self._in_body_of(self._last_loops, self._user_frame(sys._getframe(1)))
+        frame = self._user_frame(sys._getframe(1))
+        return (frame is not None and self.of(frame) in self.shares) or self._in_body_of(
+            self._last_loops, frame
+        )
 
     def _in_body_of(self, loops: set[Site], frame: FrameType | None) -> bool:
         while loops and frame is not None:

@@ -49,11 +49,13 @@ class Demand:
 
 @dataclass
 class Plan:
-    """The demands, and by file the places of probes in the converted script and in the original."""
+    """The demands, and by file the places of probes in the converted script and in the original; the statements of the
+    converted script that show figures of the main process's share."""
 
     demands: list[Demand] = field(default_factory=list)
     copy: dict[str, list[Row]] = field(default_factory=dict)
     original: dict[str, list[Row]] = field(default_factory=dict)
+    shares: set[Site] = field(default_factory=set)
 
 
 def plan(script: Path, converted: Converted, lines: LineMap) -> Plan:
@@ -90,6 +92,8 @@ class _Planner:
         from accelify.obligations import Status
 
         for one in found.obligations:
+            if one.status is Status.LOOP:
+                self.result.shares.add(self._site(self._file(one.path), one.line))
             if one.status is Status.NAMED or (one.status is Status.ASSUMED and one.sink == "backward"):
                 self._add(one.demand, one.sink, one.path, one.line, one.column, one.message)
         for reason in found.assumptions:
@@ -114,12 +118,15 @@ class _Planner:
             if node is not None:
                 self.result.copy.setdefault(file, []).append(row)
                 self._in_original(file, node, row)
-        statement = _statement(tree, line) if tree is not None else line
+        site = self._site(file, line)
         self.result.demands.append(
-            Demand(
-                self._numbers[key], demand, sink, path, line, sentence, (file, statement), node is not None
-            )
+            Demand(self._numbers[key], demand, sink, path, line, sentence, site, node is not None)
         )
+
+    def _site(self, file: str, line: int) -> Site:
+        """The statement of the converted script that a line belongs to, as observers name it."""
+        tree = self._tree(file, 1)
+        return file, _statement(tree, line) if tree is not None else line
 
     def _in_original(self, file: str, node: ast.AST, row: Row) -> None:
         """Where the original makes the same call: the same name, as many on the line, as manyth there."""
