@@ -13,7 +13,7 @@ import typer
 
 from accelify.cli import terminal
 from accelify.cli.excluded import leave_out
-from accelify.cli.inputs import STDIN, Inputs, Runtime, collect, garbage_left, read_script
+from accelify.cli.inputs import PART, STDIN, Inputs, Runtime, collect, garbage_left, read_script
 from accelify.cli.terminal import (
     BAD_INPUT,
     CONVERTED,
@@ -66,6 +66,9 @@ def convert(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Files or folders to leave out, beside those that Git ignores."),
     ] = None,
+    no_respect_gitignore: Annotated[
+        bool, typer.Option("--no-respect-gitignore", help="Take the files of a folder that Git ignores, too.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Also write a page to look at the changes.")
@@ -117,7 +120,7 @@ def convert(
         fail("--json and --output - would both print to standard output: leave out one of them.")
     try:
         inputs = collect(paths)
-        leave_out(inputs, exclude or [])
+        leave_out(inputs, exclude or [], ignored=not no_respect_gitignore)
         if output == "-" and len(inputs.scripts) > 1:
             fail("--output - takes one script: name a folder with --output for several.")
         conversions, passed_over = _convert_all(inputs, options)
@@ -201,7 +204,8 @@ def _convert_each(inputs: Inputs, options: ConvertOptions) -> tuple[GatheredConv
             group = [c for c in group if ".backward(" in c.source.text]
         status = group[0].status if group else ""
         if path not in inputs.named and status == "refused" and inputs.is_part_of(path, started):
-            continue  # a module that was looked at with the script that it belongs to
+            inputs.left_out[path] = PART  # it was looked at with the script that it belongs to
+            continue
         if status in ("converted", "refused"):
             started.append(path)
         for conversion in group:

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-from accelify.cli.inputs import Inputs
+from accelify.cli.inputs import EXCLUDED, IGNORED, Inputs
 from accelify.configuration import nearest_section
 from accelify.source import ConfigurationError
 
 
-def leave_out(inputs: Inputs, exclude: Sequence[str], forced: bool = False) -> None:
+def leave_out(inputs: Inputs, exclude: Sequence[str], forced: bool = False, ignored: bool = True) -> None:
     """Take the excluded scripts out of those to work on; what the user named stays.
 
     Args:
         inputs: changed in place.
         exclude: patterns beside those of [tool.accelify].
         forced: leaves out what the user named, too.
+        ignored: leaves out what Git ignores, too.
 
     Raises:
         ConfigurationError: the file's patterns are none.
@@ -25,8 +26,10 @@ def leave_out(inputs: Inputs, exclude: Sequence[str], forced: bool = False) -> N
     patterns = {path: (*exclude, *excluded_patterns(path.resolve().parent)) for path in inputs.scripts}
     found = [path for path in inputs.scripts if forced or path not in inputs.named]
     out = {path for path in found if is_excluded(path, patterns[path])}
-    out |= ignored_by_git([path for path in found if path not in out])
-    inputs.scripts = [path for path in inputs.scripts if path not in out]
+    inputs.left_out.update(dict.fromkeys(sorted(out), EXCLUDED))
+    by_git = ignored_by_git([path for path in found if path not in out]) if ignored else set()
+    inputs.left_out.update(dict.fromkeys(sorted(by_git), IGNORED))
+    inputs.scripts = [path for path in inputs.scripts if path not in inputs.left_out]
 
 
 def excluded_patterns(folder: Path) -> tuple[str, ...]:

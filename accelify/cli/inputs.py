@@ -18,7 +18,12 @@ from accelify.project import Imports
 from accelify.source import Source, SourceError, find_scripts, python_files
 
 STDIN = Path("-")
-_SHOWN = 5  # entry points named on one line
+_SHOWN = 5  # files named on one line
+# Why scripts of a folder are not worked on by themselves.
+IGNORED = "left out, as Git ignores {them} (name a file, or give --no-respect-gitignore)"
+EXCLUDED = "left out, as `exclude` names {them}"
+TESTS = "left out, as in a folder of tests (name a file to convert it)"
+PART = "not converted by {themselves}: imported by a script that is"
 
 
 class Runtime(StrEnum):
@@ -44,6 +49,8 @@ class Inputs:
     searched: dict[Path, tuple[int, int]] = field(default_factory=dict)
     entries: dict[Path, list[Path]] = field(default_factory=dict)
     imports: Imports = field(default_factory=Imports)
+    # Scripts of a folder argument that are not worked on, and why.
+    left_out: dict[Path, str] = field(default_factory=dict)
     # Files and folders below a folder argument that could not be read, and why.
     unread: list[tuple[Path, str]] = field(default_factory=list)
 
@@ -52,7 +59,12 @@ class Inputs:
         lines = []
         for folder, (looked_at, found) in self.searched.items():
             line = f"{folder}: looked at {looked_at} Python {_plural(looked_at, 'file')}, {found} with a training loop"
-            lines.append(line + _from(folder, self.entries.get(folder, [])))
+            entries = [path for path in self.entries.get(folder, []) if path not in self.left_out]
+            lines.append(line + _from(folder, entries))
+        for why in dict.fromkeys(self.left_out.values()):
+            paths = [str(path) for path, reason in self.left_out.items() if reason == why]
+            words = ("it", "itself") if len(paths) == 1 else ("them", "themselves")
+            lines.append(f"{why.format(them=words[0], themselves=words[1])}: {_some(paths)}")
         return lines
 
     def is_part_of(self, path: Path, starters: Iterable[Path]) -> bool:
@@ -80,6 +92,7 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True, cache: Cache | 
                 )
             candidates, root = found.candidates, path
             inputs.unread += found.unread
+            inputs.left_out.update(dict.fromkeys(found.tests, TESTS))
             if not candidates and need_scripts:
                 raise SourceError(
                     f"{path} holds no training script ({found.looked_at} Python "
@@ -103,13 +116,15 @@ def collect(paths: Sequence[Path], *, need_scripts: bool = True, cache: Cache | 
 
 
 class _Searched(NamedTuple):
-    """What a folder has: how many Python files and scripts with a training loop, what to work on, what starts it."""
+    """What a folder has: how many Python files and scripts with a training loop, what to work on, what starts it,
+    what cannot be read, and scripts to convert that are tests."""
 
     looked_at: int
     scripts: int
     candidates: list[Path]
     entries: list[Path]
     unread: list[tuple[Path, str]]
+    tests: Sequence[Path] = ()
 
 
 def _to_check(folder: Path, imports: Imports) -> _Searched:
@@ -148,7 +163,8 @@ def _search(folder: Path, imports: Imports) -> _Searched:
     candidates = [script for script in candidates if not _is_test(script, folder)]
     known = set(entries)
     starting = [one for one in candidates if one in known]
-    return _Searched(found.looked_at, len(found.scripts), candidates, starting, found.unread)
+    tests = [script for script in found.scripts if _is_test(script, folder)]
+    return _Searched(found.looked_at, len(found.scripts), candidates, starting, found.unread, tests)
 
 
 def _entries_first(entries: Sequence[Path], scripts: Sequence[Path], imports: Imports) -> list[Path]:
@@ -165,9 +181,13 @@ def _entries_first(entries: Sequence[Path], scripts: Sequence[Path], imports: Im
 
 def _from(folder: Path, entries: Sequence[Path]) -> str:
     """`; entry points: train.py, tools/finetune.py`, the first few of them."""
-    shown = [path.relative_to(folder).as_posix() for path in entries[:_SHOWN]]
-    more = f" and {len(entries) - _SHOWN} more" if len(entries) > _SHOWN else ""
-    return f"; entry {_plural(len(entries), 'point')}: {', '.join(shown)}{more}" if shown else ""
+    shown = [path.relative_to(folder).as_posix() for path in entries]
+    return f"; entry {_plural(len(entries), 'point')}: {_some(shown)}" if shown else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def _is_test(path: Path, folder: Path) -> bool:

@@ -188,7 +188,7 @@ def _totals(conversions: Sequence[Conversion], colour: bool, written: bool) -> s
     )
     edits = sum(len(conversion.applied) for conversion in conversions if conversion.changed)
     left = [finding for conversion in conversions for finding in conversion.left]
-    text = f"{scripts}; {counted(edits, 'edit')}"
+    text = f"{scripts or 'no script to convert'}; {counted(edits, 'edit')}"
     if left:
         text += f", {counted(len(left), 'place')} left (about {duration(sum(f.effort for f in left))})"
     return styled(text + ".", "bold", colour)

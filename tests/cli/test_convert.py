@@ -338,3 +338,37 @@ def test_tests_in_a_folder_stay(run: Run, plain: Path, tmp_path: Path) -> None:
     assert "accelerator" in (tmp_path / "project" / "train.py").read_text()
     named = run("convert", tmp_path / "project" / "tests" / "test_train.py")
     assert "1 script converted" in named.out
+
+
+@needs_git
+@pytest.mark.parametrize("words", [["."], [".", "--no-respect-gitignore"], ["scratch/try.py"]])
+def test_scripts_of_a_folder_that_are_not_converted_are_named_with_the_reason(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("scratch/\n")
+    for place in ("train.py", "scratch/try.py", "scratch/again.py", "tests/some.py"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(PLAIN)
+    monkeypatch.chdir(tmp_path)
+    outcome = run("convert", "--diff", *words)
+    in_folder, ignored = words[0] == ".", words == ["."]
+    assert ("+++ b/scratch/try.py" in outcome.out) is not ignored
+    way = "(name a file, or give --no-respect-gitignore)"
+    said = f"left out, as Git ignores them {way}: scratch/again.py, scratch/try.py\n"
+    assert (said in outcome.err) is ignored
+    assert (
+        "left out, as in a folder of tests (name a file to convert it): tests/some.py\n" in outcome.err
+    ) is in_folder
+    assert ("entry point: train.py\n" in outcome.err) is ignored
+
+
+def test_a_module_that_cannot_be_converted_alone_is_named(run: Run, tmp_path: Path) -> None:
+    """Its training loop is looked at with the script that imports it."""
+    (tmp_path / "steps.py").write_text(
+        "import torch\n\n\ndef step(model, optimizer, x, y):\n    optimizer.zero_grad()\n"
+        "    torch.nn.functional.mse_loss(model(x), y).backward()\n    optimizer.step()\n"
+    )
+    (tmp_path / "train.py").write_text(PLAIN + "\nfrom steps import step\n")
+    said = run("convert", "--diff", tmp_path).err
+    assert f"not converted by itself: imported by a script that is: {tmp_path / 'steps.py'}\n" in said
