@@ -11,15 +11,16 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
+from accelify import looked_at
 from accelify.cache import Cache, cache_folder
 from accelify.cli import terminal
-from accelify.cli.checking import Asked, check_all, check_one
+from accelify.cli.checking import Asked, Checked, check_all, check_one
 from accelify.cli.inputs import STDIN, Inputs, collect
 from accelify.cli.terminal import BAD_INPUT, CONVERTED, NEEDS_A_PERSON, coloured, complain, fail, followed
 from accelify.configuration import CONFIG, nearest_section
 from accelify.findings import Finding, Severity
 from accelify.project import Imports
-from accelify.source import SourceError
+from accelify.source import SourceError, may_be_started
 
 
 class OutputFormat(StrEnum):
@@ -119,7 +120,10 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         for done in followed(check_all(scripts, asked, imports, store), len(scripts), "checking")
     }
     changed = 0
+    parts = _parts(scripts, came)
     for path in scripts:  # in their order, whatever was ready first
+        if path in parts:
+            continue
         done = came[path]
         if (options.fix or options.diff) and any(finding.fix for finding, _ in done.findings):
             from accelify.cli.check_fix import fix_script
@@ -191,6 +195,20 @@ def _take_settings(file: Path | None, isolated: bool) -> None:
     os.environ[CONFIG] = os.devnull if file is None else str(file.resolve())
     nearest_section.cache_clear()
     selection.configured_at.cache_clear()
+
+
+def _parts(scripts: list[Path], came: dict[Path, Checked]) -> set[Path]:
+    """The modules that `convert` edits for a script that imports them: alone they show less than they are."""
+    places = {path.resolve(): path for path in scripts}
+    parts: set[Path] = set()
+    for path in scripts:
+        edited = {Path(one.path).resolve() for one, _ in came[path].findings if one.fixable}
+        for place in edited & places.keys() if path not in parts else ():
+            other = places[place]
+            started = may_be_started(looked_at.read(place) or b"")
+            if other != path and not started and not came[other].problem:
+                parts.add(other)
+    return parts
 
 
 def _inputs(paths: list[Path], exclude: list[str], forced: bool, cache: Cache | None) -> Inputs:

@@ -139,7 +139,7 @@ def _import(context: Context) -> Change:
         else None
     )
     edit, place = context.import_line(root, f"from {package} import {', '.join(names)}", above)
-    return context.change(IMPORT, place, "the Accelerator is not imported", [edit], core=True)
+    return context.change(IMPORT, place, "no Accelerator is imported", [edit], core=True)
 
 
 def _creation(context: Context) -> Change:

@@ -283,3 +283,46 @@ def test_settings_that_make_no_sense_are_said_of_every_file(run: Run, tmp_path: 
     script.unlink()
     (tmp_path / "other.py").write_text("import os\n")
     assert run("check", "--select", "ACC999", tmp_path).code == 2
+
+
+TRAINER = """\
+import torch
+
+
+class Trainer:
+    def __init__(self, model, loader):
+        self.model, self.loader = model, loader
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def fit(self):
+        for x, y in self.loader:
+            self.optimizer.zero_grad()
+            torch.nn.functional.mse_loss(self.model(x), y).backward()
+            self.optimizer.step()
+"""
+ENTRY = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainer import Trainer
+
+loader = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), batch_size=8)
+Trainer(torch.nn.Linear(4, 1), loader).fit()
+"""
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_module_is_looked_at_with_the_script_that_imports_it(
+    run: Run, tmp_path: Path, started: bool
+) -> None:
+    """Alone it has a loader of which nothing is known, and an Accelerator of its own."""
+    batches = "[(torch.ones(8, 4), torch.ones(8, 1))]"
+    main = f"\nif __name__ == '__main__':\n    Trainer(torch.nn.Linear(4, 1), {batches}).fit()\n"
+    (tmp_path / "trainer.py").write_text(TRAINER + main * started)
+    (tmp_path / "main.py").write_text(ENTRY)
+    rows = json.loads(run("check", "--output-format", "json", tmp_path).out)
+    of_module = {(row["code"], row.get("part")) for row in rows if Path(row["file"]).name == "trainer.py"}
+    assert ("ACC106", None) in of_module
+    assert ("ACC402" in {code for code, _ in of_module}) is started
+    assert (("ACC102", "ACC101") in of_module) is started
+    assert run("check", tmp_path / "trainer.py").out.count("ACC102")
