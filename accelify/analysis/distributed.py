@@ -16,6 +16,7 @@ from accelify.analysis.values import Imported
 
 # What is written wherever one of torch's wrappers, or of the libraries' names, is used.
 _WORDS = (b"distributed", *sorted({name.rsplit(".", 1)[-1].encode() for name in k.DISTRIBUTED_NAMES}))
+_CHANGE_IMPORT = "; to run it on accelify's runtime, import the same names from `accelify.runtime`"
 _JOINS = "init_process_group("
 # Of the named script apex is taken out before it comes here.
 _APEX = (
@@ -59,8 +60,9 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
             if head == "apex" and script.module_of(node) is not script.module:
                 return Blocker("ACC011", f"{_user(script, node)} {_APEX}", node)
             if head in k.DISTRIBUTED_LIBRARIES and not script.program.has(head):
+                remedy = _CHANGE_IMPORT if head == "accelerate" else ""
                 return Blocker(
-                    "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already", node
+                    "ACC001", f"{_user(script, node)} {k.DISTRIBUTED_LIBRARIES[head]} already{remedy}", node
                 )
     if not any(module.tree.mentions(word) for module in script.program.modules.values() for word in _WORDS):
         return None  # no module of it can reach one of the names below

@@ -5,13 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from accelify.cli import terminal
+from accelify.cli.entry import interrupted
 
+# From here on an unknown option is taken for a misspelt one.
+_ALIKE = 0.8
 # Commands that have --quiet and --verbose, with what these mean there.
 AMOUNTS = {
     "convert": ("Print only what is left for a person.", "Also print every edit with its reason."),
@@ -54,14 +58,24 @@ class Command(TyperCommand):
                 formatter.write_dl(records)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line; what is said of an unknown option ends with this command's hint."""
+        """Read the command line; what is said of an unknown option ends with what is meant, or this command's hint."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            if self.hint and type(error).__name__ == "NoSuchOption":
-                error.message = f"{error.message}. {self.hint}"  # type: ignore[attr-defined]
+            if type(error).__name__ == "NoSuchOption":
+                option, known = getattr(error, "option_name", ""), getattr(error, "possibilities", None)
+                meant = get_close_matches(option, known or (), 1, _ALIKE)
+                hint = f"Did you mean {meant[0]}?" if meant else self.hint
+                error.message = f"{error.message}. {hint}".removesuffix(" ")  # type: ignore[attr-defined]
                 error.possibilities = []  # type: ignore[attr-defined]
             raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; typer alone would end an interrupted one without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(interrupted()) from None
 
 
 def with_amount(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

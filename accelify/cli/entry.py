@@ -28,6 +28,12 @@ def _check(words: list[str]) -> int:
     return run(words)
 
 
+def interrupted() -> int:
+    """Say that Ctrl-C was taken; the code to exit with."""
+    print("accelify: interrupted; no file was left half-written.", file=sys.stderr)
+    return 130
+
+
 def guarded(work: Callable[[], int], *, ends_here: bool) -> NoReturn:
     """Do what a command does and exit with its code, whatever happens.
 
@@ -46,8 +52,7 @@ def guarded(work: Callable[[], int], *, ends_here: bool) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
     except KeyboardInterrupt:
-        print("accelify: interrupted; no file was left half-written.", file=sys.stderr)
-        code = 130
+        code = interrupted()
     except Exception as error:
         if os.environ.get("ACCELIFY_TRACEBACK"):
             raise

@@ -45,7 +45,7 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
 
     try:
         flags = {field.name: given[field.name] for field in (*FIELDS, *SECTION_FIELDS)}
-        _settle_shortcuts(flags, given)
+        words = _settle_shortcuts(flags, given)
         config = read_config(given["config_file"])
         # A job for Slurm is written where its devices are not, and finds out who its first machine is.
         devices = sys.maxsize if given["slurm"] else None
@@ -57,6 +57,7 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
             file_name=config.name,
             lines=config.lines,
             devices=devices,
+            words=words,
         )
         if given["slurm"]:
             _write_job(settings, script, arguments or [], given)
@@ -82,7 +83,8 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
     raise typer.Exit(code)
 
 
-def _settle_shortcuts(flags: dict[str, Any], given: dict[str, Any]) -> None:
+def _settle_shortcuts(flags: dict[str, Any], given: dict[str, Any]) -> dict[str, str]:
+    """Set what shortcuts stand for; the shortcuts by the flags that they set."""
     asked = [name for name in _SHORTCUTS if given[name]]
     if len(asked) > 1:
         raise LaunchError(
@@ -95,6 +97,7 @@ def _settle_shortcuts(flags: dict[str, Any], given: dict[str, Any]) -> None:
                 f"--{name} and --distributed_type {flags['distributed_type']} ask for different things."
             )
         flags["distributed_type"] = kind
+    return {"distributed_type": f"--{asked[0]}"} if asked else {}
 
 
 def _write_job(settings: Any, script: str, arguments: list[str], given: dict[str, Any]) -> None:

@@ -121,8 +121,7 @@ def _one_script(
         lines += [f"  {finding_line(one, colour, effort=True)}" for one in edits if reasons]
         lines += [] if reasons else _deeds(edits, colour)
     if conversion.left:
-        effort = duration(sum(finding.effort for finding in conversion.left))
-        lines.append(f"  left for a person (about {effort}):")
+        lines.append(f"  left for a person{_about(conversion.left)}:")
         left = [placed(conversion, finding) for finding in conversion.left]
         lines += [f"    {finding_line(finding, colour, effort=True)}" for finding in left]
     if conversion.infos:
@@ -174,8 +173,13 @@ def finding_line(finding: Finding, colour: bool, *, effort: bool = False) -> str
     place = styled(finding.path, "bold", colour) + finding.place.removeprefix(finding.path) + ":"
     code = styled(finding.code, _SEVERITY_STYLE[finding.severity], colour)
     mark = " [*]" if (finding.fixable or finding.fix == "safe") and not effort else ""
-    cost = styled(f" ({duration(finding.effort)})", "dim", colour) if effort else ""
+    cost = styled(f" ({duration(finding.effort)})", "dim", colour) if effort and finding.effort else ""
     return f"{place} {code}{mark} {finding.message}{cost}"
+
+
+def _about(left: Sequence[Finding]) -> str:
+    effort = sum(finding.effort for finding in left)
+    return f" (about {duration(effort)})" if effort else ""
 
 
 def _totals(conversions: Sequence[Conversion], colour: bool, written: bool) -> str:
@@ -190,7 +194,7 @@ def _totals(conversions: Sequence[Conversion], colour: bool, written: bool) -> s
     left = [finding for conversion in conversions for finding in conversion.left]
     text = f"{scripts or 'no script to convert'}; {counted(edits, 'edit')}"
     if left:
-        text += f", {counted(len(left), 'place')} left (about {duration(sum(f.effort for f in left))})"
+        text += f", {counted(len(left), 'place')} left{_about(left)}"
     return styled(text + ".", "bold", colour)
 
 

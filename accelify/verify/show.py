@@ -170,7 +170,11 @@ def _sentences(name: str, checks: list[Check]) -> list[str]:
 
 
 def _rounding(name: str, comparison: Comparison) -> str:
-    update = f"; weights {comparison.update:.1e} of their way apart" if comparison.update is not None else ""
+    update = (
+        f"; weights by {comparison.update:.1e} of how far training moved them"
+        if comparison.update is not None
+        else ""
+    )
     if not comparison.largest_at:
         return f"{name}: equal to rounding: losses equal to the bit{update}"
     return (

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -61,6 +62,29 @@ def test_options_of_the_script_get_a_hint(run: Run) -> None:
     assert outcome.code == 2
     assert "No such option: --lr" in outcome.err
     assert "go after its name" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("launch", "--num_process", "2", "train.py"), "Did you mean --num_processes?"),
+        (("convert", "--dif", "train.py"), "Did you mean --diff?"),
+    ],
+)
+def test_an_option_that_is_nearly_right_is_named(run: Run, words: tuple[str, ...], meant: str) -> None:
+    outcome = run(*words)
+    assert outcome.code == 2
+    assert meant in outcome.err
+    assert "go after its name" not in outcome.err
+
+
+def test_an_interrupted_command_says_so(run: Run, plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("accelify.cli.convert.collect", interrupt)
+    outcome = run("convert", plain)
+    assert (outcome.code, outcome.err) == (130, "accelify: interrupted; no file was left half-written.\n")
 
 
 def test_the_name_of_a_module_gets_a_hint(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -372,3 +372,11 @@ def test_a_module_that_cannot_be_converted_alone_is_named(run: Run, tmp_path: Pa
     (tmp_path / "train.py").write_text(PLAIN + "\nfrom steps import step\n")
     said = run("convert", "--diff", tmp_path).err
     assert f"not converted by itself: imported by a script that is: {tmp_path / 'steps.py'}\n" in said
+
+
+def test_a_script_of_accelerate_gets_the_way_to_this_runtime(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("from accelerate import Accelerator\n" + PLAIN)
+    said = run("convert", script).out
+    assert "to run it on accelify's runtime, import the same names from `accelify.runtime`" in said
+    assert " min" not in said

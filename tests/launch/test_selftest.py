@@ -35,14 +35,14 @@ def accelify(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedPr
 @pytest.mark.parametrize(
     ("words", "engine"),
     [
-        (["--cpu"], "1 x cpu, NO"),
-        (["--cpu", "--mixed_precision", "fp16"], "1 x cpu, NO"),
-        (["--cpu", "-n", "2"], "2 x cpu, MULTI_CPU"),
+        (["--cpu"], "1 process on cpu, not distributed"),
+        (["--cpu", "--mixed_precision", "fp16"], "1 process on cpu, not distributed"),
+        (["--cpu", "-n", "2"], "2 processes on cpu, MULTI_CPU"),
         (
             ["--cpu", "-n", "2", "--use_fsdp", "--fsdp_transformer_layer_cls_to_wrap", "Block"],
-            "2 x cpu, FSDP",
+            "2 processes on cpu, FSDP",
         ),
-        (["--cpu", "-n", "2", "--tp_size", "2"], "2 x cpu, TP"),
+        (["--cpu", "-n", "2", "--tp_size", "2"], "2 processes on cpu, TP"),
     ],
 )
 def test_everything_works_here(tmp_path: Path, words: list[str], engine: str) -> None:
@@ -62,7 +62,7 @@ def test_the_configured_set_up_is_the_one_that_is_tried(tmp_path: Path) -> None:
     file.write_text("use_cpu: true\nnum_processes: 2\nmixed_precision: bf16\n")
     done = accelify("test", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 x cpu" in done.stdout
+    assert "2 processes on cpu" in done.stdout
     assert "allowed 5e-02" in done.stdout
 
 

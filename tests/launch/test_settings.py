@@ -205,6 +205,20 @@ def test_sections_of_the_file_are_overridden_by_flag_and_environment(tmp_path: P
     assert told["fsdp_config.fsdp_min_num_params"] == "environment (ACCELIFY_FSDP_MIN_NUM_PARAMS)"
 
 
+def test_what_is_not_set_is_explained_by_what_is_taken_for_it() -> None:
+    rows = {row[0]: row[1] for row in resolve({"cpu": True}, environment={}).explain()}
+    assert rows["main_process_port"] == "29500, or a free port on one machine"
+    assert rows["num_cpu_threads_per_process"] == "cores / processes"
+
+
+def test_a_shortcut_is_named_as_it_was_given() -> None:
+    with pytest.raises(LaunchError, match=r"^--multi_gpu asks for MULTI_GPU, and no CUDA device"):
+        resolve(
+            {"distributed_type": "MULTI_GPU"},
+            environment={}, devices=0, words={"distributed_type": "--multi_gpu"},
+        )  # fmt: skip
+
+
 def test_a_value_of_an_engine_asks_for_the_engine() -> None:
     settings = resolve({"zero_stage": 3, "cpu": True, "num_processes": 2}, environment={})
     assert (settings["distributed_type"], settings.section("deepspeed_config")) == (

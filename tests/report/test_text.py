@@ -52,6 +52,16 @@ def test_a_reason_with_a_place_is_said_once(refused: MadeConversion) -> None:
     )
 
 
+def test_what_costs_nothing_has_no_minutes(refused: MadeConversion) -> None:
+    refused.remaining = [finding(2, "ACC001", message="left alone: It uses Lightning.", effort=0)]
+    assert summary([refused]) == (
+        "other.py: refused\n"
+        "  left for a person:\n"
+        "    train.py:2:1: ACC001 left alone: It uses Lightning.\n"
+        "1 script refused; 0 edits, 1 place left.\n"
+    )
+
+
 def test_colour_only_on_request(converted: MadeConversion) -> None:
     assert "\x1b[" not in summary([converted])
     assert "\x1b[36mACC001\x1b[0m" in summary([converted], colour=True)

@@ -66,7 +66,7 @@ def test_losses_near_zero_are_measured_by_the_usual_size() -> None:
 def test_equal_losses_with_other_weights_are_different() -> None:
     comparison = compare(run(rank(LOSSES)), run(rank(LOSSES, weights="x", update=0.1)))
     assert comparison.verdict is Verdict.DIFFERENT
-    assert "weights end 1.0e-01 of their way apart" in comparison.reason
+    assert "weights end apart by 1.0e-01 of how far training moved them" in comparison.reason
     assert compare(run(rank(LOSSES)), run(rank(LOSSES, weights="x", update=1e-6))).verdict is Verdict.ROUNDING
 
 

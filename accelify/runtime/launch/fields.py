@@ -37,6 +37,8 @@ class Field:
     """A flag without a value, and --no_NAME to turn it off."""
     words: tuple[str, ...] = ()
     """Further spellings of the flag."""
+    unset: str = ""
+    """What is taken where nothing is set, for `--explain`."""
 
     @property
     def file_key(self) -> str:
@@ -60,11 +62,17 @@ FIELDS = (
     Field("mixed_precision", str, choices=PRECISIONS, help="Precision of the forward pass."),
     Field("gradient_accumulation_steps", int, least=1, help="Batches whose gradients make one update."),
     Field("gpu_ids", str, help="CUDA devices to use: all, or numbers with commas between."),
-    Field("num_cpu_threads_per_process", int, least=1, help="OMP_NUM_THREADS. Default: cores by processes."),
+    Field(
+        "num_cpu_threads_per_process", int, least=1, unset="cores / processes",
+        help="OMP_NUM_THREADS. Default: cores divided by processes.",
+    ),
     Field("num_machines", int, 1, least=1, words=("--nodes",), help="Machines that take part."),
     Field("machine_rank", int, 0, least=0, help="Number of this machine, from 0."),
     Field("main_process_ip", str, help="Address of machine 0."),
-    Field("main_process_port", int, least=0, most=65535, help="Free port of machine 0. Default 29500."),
+    Field(
+        "main_process_port", int, least=0, most=65535, unset="29500, or a free port on one machine",
+        help="Free port of machine 0. Default 29500; on one machine any that is free.",
+    ),
     Field(
         "rdzv_backend", str, "static", choices=RENDEZVOUS,
         help="How several machines meet: static, or c10d, which lets a machine come back.",

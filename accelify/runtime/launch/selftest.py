@@ -109,8 +109,10 @@ class SelfTest:
         expected = int(os.environ.get("WORLD_SIZE", "1"))
         if accelerator.num_processes < expected:
             raise CheckError(f"{accelerator.num_processes} of {expected} processes found each other")
-        engine = type(accelerator.backend).__name__.removesuffix("Backend")
-        return f"{accelerator.num_processes} x {accelerator.device}, {accelerator.distributed_type}, {engine}"
+        number, engine = accelerator.num_processes, type(accelerator.backend).__name__.removesuffix("Backend")
+        if number == 1:
+            return f"1 process on {accelerator.device}, not distributed"
+        return f"{number} processes on {accelerator.device}, {accelerator.distributed_type} by {engine}"
 
     def collectives(self) -> str:
         accelerator = self.accelerator

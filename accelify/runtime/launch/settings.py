@@ -74,11 +74,15 @@ class Settings:
 
     def explain(self) -> list[tuple[str, str, str]]:
         """One row a value: name, value, source."""
+        unset = {item.name: item.unset for item in FIELDS}
         rows = [(name, value) for name, value in self.values.items()]
         rows += [
             (f"{name}.{key}", v) for name, section in self.sections.items() for key, v in section.items()
         ]
-        return [(name, "not set" if v.value is None else str(v.value), v.source) for name, v in rows]
+        return [
+            (name, unset.get(name) or "not set" if v.value is None else str(v.value), v.source)
+            for name, v in rows
+        ]
 
 
 class _Sources:
@@ -91,12 +95,14 @@ class _Sources:
         file_values: Mapping[str, Any],
         file_name: str,
         lines: Mapping[tuple[str, ...], int],
+        words: Mapping[str, str],
     ) -> None:
         self.flags = flags
         self.environment = environment
         self.file_values = file_values
         self.file_name = file_name
         self.lines = lines
+        self.words = words
 
     def place(self, *keys: str) -> str:
         """A key of the file, with its line, for a sentence."""
@@ -118,7 +124,8 @@ class _Sources:
     def given(self, field: Field) -> Value | None:
         """The value of the command line or the environment, None where neither has it."""
         if (flag := self.flags.get(field.name)) is not None:
-            return Value(_checked(field, flag, f"--{field.name}"), FLAG, f"--{field.name}")
+            word = self.words.get(field.name, f"--{field.name}")
+            return Value(_checked(field, flag, word), FLAG, word)
         variable = field.environment_variable
         if (text := self.environment.get(variable)) is not None:
             return Value(_checked(field, text, variable), f"{ENVIRONMENT} ({variable})", variable)
@@ -141,6 +148,7 @@ def resolve(
     file_name: str = "",
     lines: Mapping[tuple[str, ...], int] | None = None,
     devices: int | None = None,
+    words: Mapping[str, str] | None = None,
 ) -> Settings:
     """Settle every value: flag first, then environment, then configuration file, then default.
 
@@ -151,12 +159,13 @@ def resolve(
         file_name: named in messages and sources.
         lines: of the file's keys, a section's as (section, key).
         devices: visible CUDA devices of this machine; counted when None and needed.
+        words: flags that stand for others, by the name of the field that they set.
 
     Raises:
         LaunchError: a value of the wrong kind or out of range, or values that contradict each other.
     """
     environment = os.environ if environment is None else environment
-    sources = _Sources(flags, environment, file_values or {}, file_name, lines or {})
+    sources = _Sources(flags, environment, file_values or {}, file_name, lines or {}, words or {})
     values: dict[str, Value] = {}
     for item in FIELDS:
         found = sources.find(item, (item.file_key,) if item.file_key else ())

@@ -267,8 +267,8 @@ def _beyond(
         return problem
     if result.update is not None and result.update > update_allowed:
         return (
-            f"the weights end {result.update:.1e} of their way apart (tolerance {update_allowed:.1e}), "
-            "though the losses agree"
+            f"the weights end apart by {result.update:.1e} of how far training moved them (tolerance "
+            f"{update_allowed:.1e}), though the losses agree"
         )
     return _ends(other, update_allowed)
 

@@ -93,7 +93,7 @@ def _weights(other: Run, comparison: Comparison, lines: LineMap) -> Check:
     sentence = (
         "the weights at the end differ"
         if apart is None
-        else f"the weights end {apart:.1e} of their way apart from the original's"
+        else f"the weights end apart from the original's by {apart:.1e} of how far training moved them"
     )
     if apart is not None and "size apart" in comparison.reason:
         sentence = comparison.reason
