@@ -22,6 +22,9 @@ from accelify.findings import Finding, Severity
 from accelify.project import Imports
 from accelify.source import SourceError, may_be_started
 
+CREATED = "ACC102"
+"""What is found in a script that has no Accelerator, and gets one."""
+
 
 class OutputFormat(StrEnum):
     """How findings are printed."""
@@ -121,6 +124,10 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
     }
     changed = 0
     parts = _parts(scripts, came)
+    # For a project that was written for one device one message a script says what to do.
+    counted = options.output_format is OutputFormat.TEXT and terminal.amount != terminal.VERBOSE
+    counted = counted and not (options.select or options.baseline)
+    plain: dict[Path, list[Finding]] = {}
     for path in scripts:  # in their order, whatever was ready first
         if path in parts:
             continue
@@ -142,6 +149,8 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             complain(done.problem)
             named = inputs is None or done.path in inputs.named
             code = max(code, BAD_INPUT if named else NEEDS_A_PERSON)
+        if counted and path not in given and path != STDIN and _is_plain(done):
+            plain[path] = [finding for finding, _ in done.findings]
         for finding, line in done.findings:
             findings.append(finding)
             lines.note(finding, line)
@@ -161,10 +170,18 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             print(f"{silenced} {'finding' if silenced == 1 else 'findings'} silenced.", file=sys.stderr)
         if options.baseline is not None:
             findings = _against(options.baseline, options.update_baseline, findings, lines)
-        _write(
-            _text(findings, options.output_format, lines, options.statistics, options.output_file is None),
-            options.output_file,
+        to_terminal = options.output_file is None
+        listed = (
+            {finding for group in plain.values() for finding in group} if not options.statistics else set()
         )
+        shown = [finding for finding in findings if finding not in listed]
+        text = _text(shown, options.output_format, lines, options.statistics, to_terminal)
+        if listed:
+            from accelify.report.text import plain_scripts
+
+            total = terminal.amount != terminal.QUIET
+            text += plain_scripts(plain, colour=to_terminal and coloured(sys.stdout), total=total)
+        _write(text, options.output_file)
     except SourceError as error:
         fail(str(error))
     if not findings and _is_for_people(options):
@@ -209,6 +226,11 @@ def _parts(scripts: list[Path], came: dict[Path, Checked]) -> set[Path]:
             if other != path and not started and not came[other].problem:
                 parts.add(other)
     return parts
+
+
+def _is_plain(done: Checked) -> bool:
+    """Whether a script runs on one device as it is, and `convert` rewrites it for several."""
+    return any(one.fixable and CREATED in (one.code, one.part) for one, _ in done.findings)
 
 
 def _inputs(paths: list[Path], exclude: list[str], forced: bool, cache: Cache | None) -> Inputs:

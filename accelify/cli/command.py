@@ -21,7 +21,7 @@ AMOUNTS = {
     "convert": ("Print only what is left for a person.", "Also print every edit with its reason."),
     "check": (
         "Print findings only: no count, no progress.",
-        "Also say on standard error which file is looked at, and for how long.",
+        "List each place of a folder's scripts for one device; say which file is looked at, and for how long.",
     ),
     "verify": ("Print one line for each run.", "Say on standard error which run begins, a line each."),
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelify.findings import Finding, Severity
@@ -84,6 +85,29 @@ def findings_total(findings: Sequence[Finding], colour: bool) -> str:
     if safe := sum(finding.fix == "safe" for finding in findings):
         total += f", {safe} of them marked [*]: `--fix` fixes those"
     return styled(total + ".", "bold", colour)
+
+
+def plain_scripts(found: Mapping[Path, Sequence[Finding]], *, colour: bool, total: bool) -> str:
+    """A line for each script that runs on one device as it is, with what `convert` makes of it, and what to do.
+
+    Args:
+        found: all findings of each script and of the modules that are converted with it.
+        colour: for a terminal.
+        total: whether a last line says what to do.
+    """
+    lines = []
+    for path, findings in found.items():
+        fixable = sum(finding.fixable for finding in findings)
+        left = sum(not one.fixable and one.severity is not Severity.INFO for one in findings)
+        rest = f", leaves {counted(left, 'place')} for a person" if left else ""
+        lines.append(
+            f"{styled(str(path), 'bold', colour)}: for one device; convert makes {counted(fixable, 'edit')}{rest}"
+        )
+    if total:
+        scripts, each = counted(len(found), "script"), counted(sum(map(len, found.values())), "finding")
+        what = f"{scripts} for one device: `accelify convert` rewrites {'it' if len(found) == 1 else 'them'}"
+        lines.append(styled(f"{what}; -v lists {each}.", "bold", colour))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def left_over(conversions: Sequence[Conversion], placed: Callable[[Conversion, Finding], Finding]) -> str:

@@ -98,7 +98,7 @@ def test_the_rest_is_checked_beside_an_unreadable_file(run: Run, plain: Path) ->
     outcome = run("check", plain.parent)
     assert outcome.code == 1
     assert "this is Python 2" in outcome.err
-    assert "ACC" in outcome.out
+    assert f"{plain}: for one device; convert makes 8 edits\n" in outcome.out
 
 
 def test_a_script_of_several_processes_is_gone_through_as_it_is(run: Run, tmp_path: Path) -> None:
@@ -326,3 +326,29 @@ def test_a_module_is_looked_at_with_the_script_that_imports_it(
     assert ("ACC402" in {code for code, _ in of_module}) is started
     assert (("ACC102", "ACC101") in of_module) is started
     assert run("check", tmp_path / "trainer.py").out.count("ACC102")
+
+
+def test_a_project_for_one_device_gets_one_message_a_script(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    (tmp_path / "main.py").write_text(ENTRY)
+    (tmp_path / "train.py").write_text(PLAIN)
+    (tmp_path / "several.py").write_text(PLAIN)
+    run("convert", tmp_path / "several.py")
+    with (tmp_path / "several.py").open("a") as file:
+        file.write("open('a.txt', 'w').write('x')\n")
+    outcome = run("check", tmp_path)
+    every = json.loads(run("check", "--output-format", "json", tmp_path).out)
+    edits = [row for row in every if Path(row["file"]).name in ("main.py", "trainer.py")]
+    others = [row for row in every if Path(row["file"]).name == "several.py"]
+    lines = outcome.out.splitlines()
+    assert others
+    assert lines[-3:] == [
+        f"{tmp_path / 'main.py'}: for one device; convert makes {len(edits)} edits",
+        f"{tmp_path / 'train.py'}: for one device; convert makes 8 edits",
+        f"2 scripts for one device: `accelify convert` rewrites them; -v lists {len(edits) + 8} findings.",
+    ]
+    assert all("several.py" in line for line in lines if "ACC" in line)
+    assert outcome.code == 1
+    assert f"\n{len(every)} findings, " in run("check", "-v", tmp_path).out
+    # A script that is named gets each finding.
+    assert run("check", tmp_path / "train.py").out.count("ACC") == 8
