@@ -81,8 +81,9 @@ def check(
 ) -> None:
     """Lint training scripts: what goes wrong in them, or keeps them from running, on several devices.
 
-    Where nothing is found a terminal gets one line, a pipe none. Findings marked [*] are fixed by `accelify convert`.
-    Scripts that use an Accelerator or torch.distributed are gone through as each process would run them.
+    Where nothing is found a terminal gets one line, a pipe none. Findings marked [*] are fixed by `accelify convert`;
+    of a folder's scripts for one device only their number is given (-v lists them). Scripts that use an Accelerator or
+    torch.distributed are gone through as each process would run them.
 
     A comment `# accelify: ignore[ACC101]` in the script and [tool.accelify] in pyproject.toml leave findings out.
     """

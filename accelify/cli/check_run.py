@@ -179,8 +179,9 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         if listed:
             from accelify.report.text import plain_scripts
 
-            total = terminal.amount != terminal.QUIET
-            text += plain_scripts(plain, colour=to_terminal and coloured(sys.stdout), total=total)
+            total, width = terminal.amount != terminal.QUIET, terminal.width(sys.stdout) if to_terminal else 0
+            colour = to_terminal and coloured(sys.stdout)
+            text += plain_scripts(plain, colour=colour, total=total, width=width)
         _write(text, options.output_file)
     except SourceError as error:
         fail(str(error))

@@ -144,8 +144,10 @@ def convert(
     except SourceError as error:
         fail(str(error))
     if not json and terminal.amount != terminal.QUIET:
+        from accelify.report.style import wrapped
+
         for line in inputs.describe_search():
-            print(line, file=sys.stderr)
+            print(wrapped(line, terminal.width(sys.stderr)), file=sys.stderr)
     # A diff or a script alone goes to standard output, so that it can be piped on; the summary goes beside it.
     stream = sys.stderr if diff or output == "-" else sys.stdout
     shown = proofs if assumptions else {}

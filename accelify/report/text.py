@@ -87,13 +87,14 @@ def findings_total(findings: Sequence[Finding], colour: bool) -> str:
     return styled(total + ".", "bold", colour)
 
 
-def plain_scripts(found: Mapping[Path, Sequence[Finding]], *, colour: bool, total: bool) -> str:
+def plain_scripts(found: Mapping[Path, Sequence[Finding]], *, colour: bool, total: bool, width: int) -> str:
     """A line for each script that runs on one device as it is, with what `convert` makes of it, and what to do.
 
     Args:
         found: all findings of each script and of the modules that are converted with it.
         colour: for a terminal.
         total: whether a last line says what to do.
+        width: of the terminal, 0 where lines stay as long as they are.
     """
     lines = []
     for path, findings in found.items():
@@ -107,7 +108,7 @@ def plain_scripts(found: Mapping[Path, Sequence[Finding]], *, colour: bool, tota
         scripts, each = counted(len(found), "script"), counted(sum(map(len, found.values())), "finding")
         what = f"{scripts} for one device: `accelify convert` rewrites {'it' if len(found) == 1 else 'them'}"
         lines.append(styled(f"{what}; -v lists {each}.", "bold", colour))
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{wrapped(line, width)}\n" for line in lines)
 
 
 def left_over(conversions: Sequence[Conversion], placed: Callable[[Conversion, Finding], Finding]) -> str:
