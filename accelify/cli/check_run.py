@@ -126,7 +126,7 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
     parts = _parts(scripts, came)
     # For a project that was written for one device one message a script says what to do.
     counted = options.output_format is OutputFormat.TEXT and terminal.amount != terminal.VERBOSE
-    counted = counted and not (options.select or options.baseline)
+    counted = counted and not (options.select or options.baseline or options.add_ignores)
     plain: dict[Path, list[Finding]] = {}
     for path in scripts:  # in their order, whatever was ready first
         if path in parts:
@@ -186,8 +186,8 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
     except SourceError as error:
         fail(str(error))
     if not findings and _is_for_people(options):
-        number = f"{len(scripts)} {'script' if len(scripts) == 1 else 'scripts'}"
-        print(f"No findings in {number}." if scripts else "No training scripts found.")
+        many = f"{len(scripts)} {'script' if len(scripts) == 1 else 'scripts'}"
+        print(f"No findings in {many}." if scripts else "No training scripts found.")
     if options.fix and changed:
         print(f"{changed} {'finding' if changed == 1 else 'findings'} fixed.", file=sys.stderr)
     failing = any(finding.severity is not Severity.INFO for finding in findings)
