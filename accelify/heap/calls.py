@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from accelify.domains.placement import own
 from accelify.domains.replacing import replace
-from accelify.heap import misuse, on_tpu
+from accelify.heap import misuse, on_tpu, single_numbers
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
@@ -192,6 +192,7 @@ class Calls:
             made = accelerate_call(self.run, word, args, keywords, node)
             if made is not None:
                 return made
+        single_numbers.of_call(self.run, ref.name, args[0] if args else None, node)
         if self.run.checks:
             known = self.run.knowledge.canonical(ref.name)
             on_tpu.of_call(self.run, known, args, node)
