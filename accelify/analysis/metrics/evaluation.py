@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Set
 
 from accelify.analysis import values as v
+from accelify.analysis.data.chosen_rows import chosen_rows
 from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
 from accelify.analysis.data.padded import not_by_samples
@@ -168,6 +169,9 @@ class _Analysis:
             return shaped
         if has_time_first(self.script):
             return TIME_FIRST
+        chosen = chosen_rows(self.statements, last)
+        if chosen is not None:
+            return f"`{chosen}` has those rows that each process chooses of its batch, of which all have other numbers"
         single = one_by_one(self.script, self.loop, self.statements, last)
         if single is not None:
             return single
