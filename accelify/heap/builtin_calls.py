@@ -177,6 +177,8 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
                 for ref in value.of(Container):
                     for name, inner in list(ref.looked_into(wholly=True).items()):
                         engine.run.store.set(made, name, inner)
+                if not value.of(Container):
+                    _put_pairs(engine, made, value, node)
             else:
                 put(engine.run, made, element(engine.run, value, node))
                 if fill:
@@ -186,6 +188,20 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
         return Value(refs=(made,), type=type_)
 
     return call
+
+
+def _put_pairs(engine: Interpreter, into: Container, value: Value, node: ast.AST) -> None:
+    """Put into a dictionary what it is made of: pairs of a key and an element, or a column of a table by its rows."""
+    pair = element(engine.run, value, node)
+    known = elements(engine.run, pair)
+    if known is None or len(known) == 2:
+        put(engine.run, into, known[1] if known is not None else pair)
+
+
+def _from_keys(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """`dict.fromkeys(names, 0)`: the same under each."""
+    default = keywords.get("value", args[1] if len(args) > 1 else NONE)
+    return _with_default(engine, default, node)
 
 
 def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -352,6 +368,8 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.tuple": _sequence("tuple"),
     "builtins.set": _sequence("set"),
     "builtins.dict": _sequence("dict"),
+    "builtins.dict.fromkeys": _from_keys,
+    "collections.OrderedDict.fromkeys": _from_keys,
     "builtins.frozenset": _sequence("set"),
     "collections.deque": _sequence("list"),
     "collections.OrderedDict": _sequence("dict"),

@@ -265,7 +265,8 @@ class Attributes:
             return taken
         # An object that was made of what differs between ranks shows it in its methods.
         receiver = receiver if base.place.is_same else Value(base.place, base.why, (ref,), base.type)
-        return Value(refs=(Bound(receiver, name),))
+        column = base if ref.kind == "table" else Value()
+        return Value(column.place, column.why, (Bound(receiver, name),))
 
     def _has_itself(self, ref: Instance, name: str) -> bool:
         """Whether a wrapper of the project's class has an attribute, or asks the model for what it has not."""
