@@ -25,6 +25,7 @@ from accelify.heap.containers import (
     reduced_value,
     tuple_of,
 )
+from accelify.heap.copied_objects import of_copy
 from accelify.heap.counts import COUNTS, is_number, share_of
 from accelify.heap.dividing import divides
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
@@ -215,6 +216,12 @@ def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: as
     return value.plain()
 
 
+def _deep_copy(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if args:
+        of_copy(engine.run, args[0], node)
+    return _same_elements(engine, args, keywords, node)
+
+
 def _first_rounds(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`islice`: of what is shared out between ranks each goes through so many rounds."""
     if not args:
@@ -380,7 +387,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.iter": _same_elements,
     "itertools.islice": _first_rounds,
     "copy.copy": _same_elements,
-    "copy.deepcopy": _same_elements,
+    "copy.deepcopy": _deep_copy,
     "builtins.isinstance": is_instance,
     "builtins.hasattr": _flag,
     "builtins.callable": _flag,
