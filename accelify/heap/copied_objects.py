@@ -31,8 +31,8 @@ def of_copy(run: Run, value: Value, node: ast.AST) -> None:
     )
     if prepares and not run.at_model and any(one.kind == "module" and one.prepared for one in objects):
         text = (
-            f"`{run.segment(node)}` copies a prepared model, which Accelerator.prepare does not know: the optimizer that "
-            "the copy prepares is refused; let the copy prepare its model with it"
+            f"`{run.segment(node)}` copies a prepared model, which `prepare` does not know: the optimizer that the "
+            "copy prepares is refused; let the copy prepare its model with it"
         )
         run.meet("misuse", node, text, detail="twice")
 
