@@ -50,6 +50,7 @@ from accelify.heap.values import (
     Instance,
     Iterable,
     Library,
+    ModuleRef,
     Value,
     constant,
     is_zero,
@@ -201,8 +202,7 @@ def _put_pairs(engine: Interpreter, into: Container, value: Value, node: ast.AST
 
 def _from_keys(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`dict.fromkeys(names, 0)`: the same under each."""
-    default = keywords.get("value", args[1] if len(args) > 1 else NONE)
-    return _with_default(engine, default, node)
+    return _with_default(engine, args[1] if len(args) > 1 else NONE, node)
 
 
 def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -241,7 +241,8 @@ def _getattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
     default = args[2] if len(args) > 2 else None
     name = name_of(args[1])
     if name is None:
-        # One of them all: which one is not known.
+        for ref in args[0].of(ModuleRef):  # one of them all: which one is not known
+            engine.modules.ready(ref)
         parts = fields(engine.run, args[0], args[1])
         found = engine.together([*parts, *([default] if default is not None else [])]) if parts else None
         return found.plain() if found is not None else default if has_fields(args[0]) else None
@@ -376,7 +377,6 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.set": _sequence("set"),
     "builtins.dict": _sequence("dict"),
     "builtins.dict.fromkeys": _from_keys,
-    "collections.OrderedDict.fromkeys": _from_keys,
     "builtins.frozenset": _sequence("set"),
     "collections.deque": _sequence("list"),
     "collections.OrderedDict": _sequence("dict"),

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from accelify.domains.placement import own
+from accelify.domains.placement import is_figure, own
 from accelify.domains.replacing import replace
 from accelify.heap import misuse, on_tpu, single_numbers
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
@@ -157,8 +157,18 @@ class Calls:
         found: Value | None = None
         for ref in called.refs:
             result = self._call_ref(ref, called, args, keywords, node)
-            found = result if found is None else join(found, result)
+            found = result if found is None else self._either(found, result, node)
         return found
+
+    def _either(self, one: Value, other: Value, node: ast.AST) -> Value | None:
+        """What one of several functions gives, whichever it is: a sum where one of them gives a sum of the batch."""
+        both = join(one, other)
+        places = (one.place, other.place)
+        if both is None or not all(map(is_figure, places)) or {one.samples for one in places} != {0, 1}:
+            return both
+        summed = max(one, other, key=lambda value: value.place.samples or 0)
+        text = f"`{self.run.segment(node)}` calls one of several functions, of which this one gives a sum"
+        return both.placed(replace(both.place, samples=1), self.run.reason(node, text, summed))
 
     def _call_ref(
         self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
