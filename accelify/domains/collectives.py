@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accelify.domains.placement import (
+    EACH,
     SAME,
     TOTAL,
     UNRELATED,
@@ -49,7 +50,8 @@ def gathered(place: Placement) -> Placement:
     if place.turned:
         return UNRELATED if place.kind is not Kind.ROUND else wide(None, rows=True)
     if place.kind is Kind.ROUND:
-        return wide(0 if place.degree == 0 else None, rows=True)
+        form = "" if place.rows else EACH
+        return Placement(Kind.WIDE, 0 if place.degree == 0 else None, rows=True, form=form)
     if place.kind is Kind.SHARD:
         return SAME
     if place.kind in (Kind.SAME, Kind.LINEAR):

@@ -65,7 +65,7 @@ class Placement:
     `needs` says for OWN what would have made it right further up; `turned` along which axis rows lie (0: the first),
     `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest.
     `form` is AHEAD or BESIDE of rows with an axis of one put ahead of theirs or next to it, PEAK of what is the largest
-    or smallest of a batch.
+    or smallest of a batch, EACH of the numbers of all ranks, one of each.
     """
 
     kind: Kind
@@ -110,7 +110,7 @@ _TOGETHER = "put together first"
 COUNTED = "by the rounds of all processes"
 # What a rank has from its last round, the original has from the round before.
 CARRIED = "from the round before"
-BEFORE, AFTER, AHEAD, BESIDE, PEAK = "before", "after", "ahead", "beside", "peak"
+BEFORE, AFTER, AHEAD, BESIDE, PEAK, EACH = "before", "after", "ahead", "beside", "peak", "each"
 P = ParamSpec("P")
 
 
@@ -313,6 +313,7 @@ def is_figure(place: Placement) -> bool:
 
 def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
     if rows:
+        found = list(dict.fromkeys(replace(place, form="") if place.form else place for place in found))
         # Chosen rows meet those that the same choice, or one of as many in each batch, leaves.
         return found[0] if found in ([WIDE_ROWS], [CHOSEN_ROWS]) else wide(None, rows=True)
     degrees = {place.degree for place in found}

@@ -25,6 +25,7 @@ from accelify.heap.containers import (
     reduced_value,
     tuple_of,
 )
+from accelify.heap.copied_objects import of_copy
 from accelify.heap.counts import COUNTS, is_number, share_of
 from accelify.heap.dividing import divides
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
@@ -49,6 +50,7 @@ from accelify.heap.values import (
     Instance,
     Iterable,
     Library,
+    ModuleRef,
     Value,
     constant,
     is_zero,
@@ -177,6 +179,8 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
                 for ref in value.of(Container):
                     for name, inner in list(ref.looked_into(wholly=True).items()):
                         engine.run.store.set(made, name, inner)
+                if not value.of(Container):
+                    _put_pairs(engine, made, value, node)
             else:
                 put(engine.run, made, element(engine.run, value, node))
                 if fill:
@@ -188,6 +192,19 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
     return call
 
 
+def _put_pairs(engine: Interpreter, into: Container, value: Value, node: ast.AST) -> None:
+    """Put into a dictionary what it is made of: pairs of a key and an element, or a column of a table by its rows."""
+    pair = element(engine.run, value, node)
+    known = elements(engine.run, pair)
+    if known is None or len(known) == 2:
+        put(engine.run, into, known[1] if known is not None else pair)
+
+
+def _from_keys(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    """`dict.fromkeys(names, 0)`: the same under each."""
+    return _with_default(engine, args[1] if len(args) > 1 else NONE, node)
+
+
 def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return None
@@ -197,6 +214,12 @@ def _same_elements(engine: Interpreter, args: Args, keywords: Keywords, node: as
     if key is not None:
         engine.calls.call(key, [element(engine.run, value, node)], {}, node)
     return value.plain()
+
+
+def _deep_copy(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
+    if args:
+        of_copy(engine.run, args[0], node)
+    return _same_elements(engine, args, keywords, node)
 
 
 def _first_rounds(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -218,7 +241,8 @@ def _getattr(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST)
     default = args[2] if len(args) > 2 else None
     name = name_of(args[1])
     if name is None:
-        # One of them all: which one is not known.
+        for ref in args[0].of(ModuleRef):  # one of them all: which one is not known
+            engine.modules.ready(ref)
         parts = fields(engine.run, args[0], args[1])
         found = engine.together([*parts, *([default] if default is not None else [])]) if parts else None
         return found.plain() if found is not None else default if has_fields(args[0]) else None
@@ -352,6 +376,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.tuple": _sequence("tuple"),
     "builtins.set": _sequence("set"),
     "builtins.dict": _sequence("dict"),
+    "builtins.dict.fromkeys": _from_keys,
     "builtins.frozenset": _sequence("set"),
     "collections.deque": _sequence("list"),
     "collections.OrderedDict": _sequence("dict"),
@@ -362,7 +387,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.iter": _same_elements,
     "itertools.islice": _first_rounds,
     "copy.copy": _same_elements,
-    "copy.deepcopy": _same_elements,
+    "copy.deepcopy": _deep_copy,
     "builtins.isinstance": is_instance,
     "builtins.hasattr": _flag,
     "builtins.callable": _flag,

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from accelify.domains.placement import own
+from accelify.domains.placement import is_figure, own
 from accelify.domains.replacing import replace
-from accelify.heap import misuse, on_tpu
+from accelify.heap import misuse, on_tpu, single_numbers
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
@@ -157,8 +157,18 @@ class Calls:
         found: Value | None = None
         for ref in called.refs:
             result = self._call_ref(ref, called, args, keywords, node)
-            found = result if found is None else join(found, result)
+            found = result if found is None else self._either(found, result, node)
         return found
+
+    def _either(self, one: Value, other: Value, node: ast.AST) -> Value | None:
+        """What one of several functions gives, whichever it is: a sum where one of them gives a sum of the batch."""
+        both = join(one, other)
+        places = (one.place, other.place)
+        if both is None or not all(map(is_figure, places)) or {one.samples for one in places} != {0, 1}:
+            return both
+        summed = max(one, other, key=lambda value: value.place.samples or 0)
+        text = f"`{self.run.segment(node)}` calls one of several functions, of which this one gives a sum"
+        return both.placed(replace(both.place, samples=1), self.run.reason(node, text, summed))
 
     def _call_ref(
         self, ref: Ref, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
@@ -192,6 +202,7 @@ class Calls:
             made = accelerate_call(self.run, word, args, keywords, node)
             if made is not None:
                 return made
+        single_numbers.of_call(self.run, ref.name, args[0] if args else None, node)
         if self.run.checks:
             known = self.run.knowledge.canonical(ref.name)
             on_tpu.of_call(self.run, known, args, node)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from accelify.heap.joining import join
 from accelify.heap.paths import pattern
 from accelify.heap.run import Run
-from accelify.heap.values import Class, Instance, ModuleRef, Ref, Value
+from accelify.heap.values import Class, Instance, Library, ModuleRef, Ref, Value
 
 # What attributes may be that were written by a name that is not known; the object that a dictionary shows.
 OTHERS = "#others"
@@ -53,9 +53,17 @@ def fields(run: Run, value: Value, name: Value) -> list[Value]:
         run.store.look(ref)
         for field in [*_matching(ref, name), OTHERS]:
             one = run.read(ref, field)
-            if one is not None:
+            if one is not None and not (isinstance(ref, ModuleRef) and _is_module(run, one)):
                 found.append(one.plain())
     return found
+
+
+def _is_module(run: Run, value: Value) -> bool:
+    """Whether a name of a module stands for another module: nobody asks for that by a name of the options."""
+    return bool(value.refs) and all(
+        isinstance(ref, ModuleRef) or (isinstance(ref, Library) and run.knowledge.row(ref.name) is None)
+        for ref in value.refs
+    )
 
 
 def _matching(ref: Ref, name: Value) -> list[str]:

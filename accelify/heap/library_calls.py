@@ -14,7 +14,7 @@ from accelify.domains.placement import (
     own,
 )
 from accelify.domains.replacing import replace
-from accelify.heap import misuse
+from accelify.heap import misuse, single_numbers
 from accelify.heap.axes import arguments_of
 from accelify.heap.containers import (
     array_of,
@@ -123,6 +123,7 @@ class LibraryCalls:
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""
         self._silenced(name, args, keywords)
+        single_numbers.of_call(self.run, name, receiver, node)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
             if any(misuse.of_engine(self.run, ref, name) for ref in receiver.of(Instance)):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
+import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from accelify.domains.meeting_rows import turned_over
@@ -63,6 +66,23 @@ _ARRAYS = ("torch", "numpy", "#batch", "pandas")
 _PLAIN = frozenset({"True", "False", "None"})
 
 
+# What a star import brings along of a module that was not read: what is called like a module of Python's is that one.
+_BY_STARS = {name: name for name in sys.stdlib_module_names} | {
+    "np": "numpy",
+    "numpy": "numpy",
+    "pd": "pandas",
+    "plt": "matplotlib.pyplot",
+    "torch": "torch",
+    "nn": "torch.nn",
+}
+_STAR = re.compile(r"^[ \t]*from[ \t]+[\w.]+[ \t]+import[ \t]*\*", re.M)
+
+
+@lru_cache(maxsize=64)
+def _imports_stars(text: str) -> bool:
+    return _STAR.search(text) is not None
+
+
 class Names:
     """Reads and writes variables."""
 
@@ -85,6 +105,8 @@ class Names:
         if hasattr(builtins, name):
             full = f"builtins.{name}"
             return self.engine.calls.libraries.state.current(full) or Value(refs=(Library(full),))
+        if name in _BY_STARS and _imports_stars(self.run.module.text):
+            return Value(refs=(Library(_BY_STARS[name]),))
         self.run.assume(f"`{name}`, which nothing binds that was read, is the same on every rank", node)
         return Value()
 
@@ -265,7 +287,8 @@ class Attributes:
             return taken
         # An object that was made of what differs between ranks shows it in its methods.
         receiver = receiver if base.place.is_same else Value(base.place, base.why, (ref,), base.type)
-        return Value(refs=(Bound(receiver, name),))
+        column = base if ref.kind == "table" else Value()
+        return Value(column.place, column.why, (Bound(receiver, name),))
 
     def _has_itself(self, ref: Instance, name: str) -> bool:
         """Whether a wrapper of the project's class has an attribute, or asks the model for what it has not."""

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from accelify.domains.meeting_rows import mixing
-from accelify.domains.placement import function, is_figure, nearer
+from accelify.domains.placement import function, nearer
 from accelify.domains.replacing import replace
 from accelify.heap.appending import is_first
 from accelify.heap.chosen_elements import added_to_one
@@ -22,6 +21,7 @@ from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load, is_under_text
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
+from accelify.heap.tables import with_part, written_to
 from accelify.heap.turns import FIRST, take_turns
 from accelify.heap.values import (
     BATCH,
@@ -171,10 +171,7 @@ class Statements:
             self.bind(target, part, scope)
 
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref, *, again: bool = False) -> None:
-        holder = target.value
-        if isinstance(holder, ast.Attribute) and holder.attr in ("loc", "iloc", "at", "iat"):
-            holder = holder.value
-        base = self.engine.evaluate(holder, scope)
+        base, holder = written_to(self.engine, target.value, scope)
         key = Value() if isinstance(target.slice, ast.Slice) else self.engine.evaluate(target.slice, scope)
         if is_part(base):
             place = function((array_of(key), array_of(value)), rowwise=True)
@@ -207,9 +204,7 @@ class Statements:
         elif all(getattr(ref, "kind", "") == "table" for ref in base.refs):
             # A part of an array or a table is written: another version of it.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)
-            place = function((base.place, array_of(value)), rowwise=True)
-            if base.place.rows and is_figure(array_of(value)):
-                place = mixing(place)
+            place = with_part(self.run, base, array_of(value), again)
             self.bind_again(holder, replace(base.placed(place, why), refs=()), scope)
 
     def bind_again(self, node: ast.expr, value: Value, scope: Ref) -> None:
@@ -221,8 +216,12 @@ class Statements:
         ):
             # `x.resize_(n).copy_(y)` writes to x.
             self.bind_again(node.func.value, value, scope)
-        elif isinstance(node, ast.Attribute) and node.attr == "data":
-            self.bind_again(node.value, value, scope)
+        elif (
+            isinstance(node, ast.Attribute)
+            and node.attr == "data"
+            and not self.engine.evaluate(node.value, scope).of(Instance)
+        ):
+            self.bind_again(node.value, value, scope)  # a tensor's
         elif isinstance(node, ast.Name | ast.Attribute) or (value.type == "dict" and is_under_text(node)):
             self.bind(node, value, scope)
 

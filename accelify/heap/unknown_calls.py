@@ -12,7 +12,7 @@ from accelify.heap.containers import array_of, element, elements, open_up, put
 from accelify.heap.misuse import SAMPLERS
 from accelify.heap.models import MODEL
 from accelify.heap.moved import are_passed
-from accelify.heap.values import TENSOR, Bound, Container, Function, Instance, Library, Value
+from accelify.heap.values import DEVICE, TENSOR, UNSET, Bound, Container, Function, Instance, Library, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -29,6 +29,12 @@ _RUNNING = frozenset(
         "builtins.exec builtins.execfile builtins.__import__ runpy.run_path runpy.run_module imp.load_source "
         "importlib.import_module importlib.util.module_from_spec importlib.machinery.SourceFileLoader"
     ).split()
+)
+# What a function of an unknown module does that is called so.
+_MOVES = frozenset(
+    "to_cuda tocuda cuda to_gpu togpu gpu to_device todevice move_to_cuda move_to_gpu move_to_device batch_to_cuda "
+    "batch_to_gpu batch_to_device tensor_to_cuda send_to_cuda send_to_gpu send_to_device put_on_gpu maybe_cuda "
+    "to_cuda_if_available cuda_if_available maybe_to_cuda".split()
 )
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
@@ -97,6 +103,7 @@ class UnknownCalls:
         effect = _EFFECTS_BY_VERB.get(name.rpartition(".")[2].partition("_")[0])
         if effect is not None and operands and name.partition(".")[0] in self.run.unknown_modules:
             self.run.meet(effect, node, name)
+        self._moved(name, args, keywords, node)
         place = function([*places, called.place])
         if place.is_same:
             self.run.assume(f"{name} gives the same on every rank", node)
@@ -119,6 +126,20 @@ class UnknownCalls:
             if place.kind is not Kind.ROUND
             else Value(Placement(Kind.ROUND, place.degree, samples=None), made.why)
         )
+
+    def _moved(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> None:
+        """A function of an unknown module that is called like a move, and gets a prepared batch without a device."""
+        known = name.partition(".")[0] not in self.run.unknown_modules
+        others = any(value.const is UNSET for value in [*args[1:], *keywords.values()])
+        if known or others or not args or name.rpartition(".")[2].strip("_").lower() not in _MOVES:
+            return
+        parts = elements(self.run, args[0]) or args[:1]
+        if any(part.where == DEVICE and not array_of(part).is_same for part in parts):
+            text = (
+                f"`{self.run.segment(node)}` may put every process's batch on the first GPU, and was not read; leave "
+                "it out: prepare has moved the batch"
+            )
+            self.run.meet("misuse", node, text, detail="device")
 
     def method(
         self,

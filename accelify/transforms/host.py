@@ -22,6 +22,7 @@ from accelify.analysis.devices.read_on_host import (
     reads_on_host,
 )
 from accelify.analysis.devices.tensor_makers import ARRAY, DEVICE, HOST
+from accelify.analysis.metrics.collected import may_be_texts
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import call_argument, dotted, names_in, text_of, walk
 from accelify.analysis.values import Entity, Sequence
@@ -44,6 +45,10 @@ _READERS = frozenset("numpy scipy sklearn pandas cv2 PIL skimage matplotlib seab
 # Those whose first argument is the path of a file: text, which a batch may hold for each of its samples.
 _OF_FILES = frozenset(
     "save savez savez_compressed savetxt load loadtxt genfromtxt fromfile imwrite imread imsave open read_csv".split()
+)
+# Those that make arrays of texts as well.
+_OF_TEXTS = frozenset(
+    "append array asarray asanyarray concatenate hstack vstack stack unique isin in1d Index Series".split()
 )
 _PACKING = "torch.nn.utils.rnn.pack_padded_sequence"
 _OF_TENSORS = frozenset(
@@ -127,7 +132,12 @@ def _arguments(context: Context) -> Iterator[Change]:
                 continue  # it is where its elements are, and has no cpu() itself
             if typed and not is_collated_by_torch(context.script, argument):
                 continue  # it may be a list, which such a type takes as well
-            edits: list[Edit] = [verbs.replace(argument, argument, ".cpu()", order=5)]
+            fetched = ".cpu()"
+            if may_be_texts(context.script, argument) and name.rpartition(".")[2] in _OF_TEXTS:
+                if "torch" not in context.script.module_of(call).scopes.module.locals:
+                    continue
+                fetched = f".cpu() if torch.is_tensor({text_of(argument)}) else {text_of(argument)}"
+            edits: list[Edit] = [verbs.replace(argument, argument, fetched, order=5)]
             after.settle(argument, HOST)
             reader = f"`{name}` takes no" if typed else "NumPy cannot read a"
             message = f"{reader} tensor that lies on the device"

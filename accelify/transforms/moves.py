@@ -366,6 +366,7 @@ class _Moves:
             if edits is None:
                 continue
             handled.update(calls)
+            self.context.claim(*(value for _, value in gone))  # with the devices that it names
             yield self.context.change(
                 MOVE,
                 stmt,

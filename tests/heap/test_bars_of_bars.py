@@ -53,3 +53,16 @@ def test_bar_around_itself(test: str) -> None:
     assert named == expected == ([(30, "content")] if test != "False" else [])
     assert not found.unread
     assert found.steps < 2 * plain.steps  # the passes over the data set do not multiply
+
+
+def test_a_bar_that_is_started_runs_no_command() -> None:
+    text = """\
+import progressbar
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+bar = progressbar.ProgressBar(max_value=3)
+bar.start()
+bar.finish()
+"""
+    found = validate(text, None, KNOWLEDGE).obligations
+    assert {one.sink for one in found if one.demand == "once"} == {"bar.show"}

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from accelify.convert import convert_project
+from accelify.knowledge import Knowledge
+from accelify.obligations import Status, validate
 from accelify.proving import entries_of, prove
 from accelify.source import Source
 from tests.transforms.support import frame
@@ -46,3 +48,23 @@ def test_a_note_says_that_it_is_not_read(tmp_path: Path, imports: str) -> None:
 
 def test_a_library_is_not_one(tmp_path: Path) -> None:
     assert not notes(tmp_path, "from absent import x\nx()")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "from pack import made\nmade.show()",
+        "import pack.made\npack.made.show()",
+        "import pack.made as made\nmade.show()",
+        "from pack.made import show\nshow()",
+        "from pack.deep import inner\ninner.show()",
+    ],
+)
+def test_a_folder_is_a_package_without_a_file_that_says_so(tmp_path: Path, lines: str) -> None:
+    for name in ("pack/made.py", "pack/deep/inner.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("def show():\n    print(1)\n")
+    text = f"from accelify.runtime import Accelerator\naccelerator = Accelerator()\n{lines}\n"
+    found = validate(text, tmp_path / "train.py", Knowledge())
+    assert not found.unknown_modules
+    assert [one.demand for one in found.of(Status.NAMED)] == ["once"]

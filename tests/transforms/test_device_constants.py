@@ -372,3 +372,45 @@ def test_reads_that_no_accelerator_comes_to_are_one_finding(tmp_path: Path, devi
     messages = [one.message for one in found if one.code in ("ACC103", "ACC118")]
     assert len(messages) == said
     assert all(message.startswith("net.py goes on using `device` of place.py") for message in messages)
+
+
+LOOP = """\
+from torch import nn
+
+{device}
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        {moved}
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+"""
+CALLER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from loops import train
+
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+train(model, DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 2, (8,)))), optimizer)
+"""
+
+
+@pytest.mark.parametrize(
+    ("moved", "after"),
+    [
+        ("x, y = x.to(device).float(), y.to(device)", "x = x.float()"),
+        ("x, y = x.to(device), y.to(device).long()", "y = y.long()"),
+        ("x, y, n = x.to(device).float(), y.to(device), 1", "x, n = x.float(), 1"),
+    ],
+)
+def test_a_move_that_goes_with_its_variable_takes_its_device_along(
+    tmp_path: Path, moved: str, after: str
+) -> None:
+    (tmp_path / "loops.py").write_text("import torch\n" + LOOP.format(device=DEVICE, moved=moved))
+    (tmp_path / "train.py").write_text(CALLER)
+    texts = [one.new_text for one in convert_project(Source.read(tmp_path / "train.py"))]
+    assert any(f"        {after}\n        optimizer" in text for text in texts)

@@ -140,3 +140,70 @@ def test_options_that_take_no_device_get_a_text(
     conversion = convert_source(Source.from_text(text, PATH))
     made = "str(accelerator.device)" if is_text else "accelerator.device"
     assert f"    {option} = {made}\n" in conversion.new_text
+
+
+SECTION = """\
+import configparser
+import torch
+from torch.utils.data import DataLoader
+
+
+def load():
+    config = configparser.ConfigParser()
+    config.read("c.ini")
+    return config
+
+
+def train(config):
+    {section}
+    model = torch.nn.Linear(4, 1).to({option})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(torch.load("d"), batch_size=4):
+        loss = torch.nn.functional.mse_loss(model(x.to({option})), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    train(load())
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "option"),
+    [("pass", 'config["model"]["device"]'), ("part = config['model']", 'part["device"]')],
+)
+def test_a_section_of_configparser_takes_text_only(section: str, option: str) -> None:
+    text = SECTION.format(section=section, option=option)
+    assert f"{option} = str(accelerator.device)\n" in convert_source(Source.from_text(text, PATH)).new_text
+
+
+HELPER = """\
+import json
+def resolve(given):
+    {lines}
+    return torch.device({taken})
+settings = json.load(open("c.json"))
+device = resolve(settings["device"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "taken"),
+    [
+        ("name = given.strip().lower()", "name"),
+        ("pass", "given.lower()"),
+        ("given = given.lower()", "given"),
+        ("name = (given or 'cpu').casefold()", "name"),
+        (
+            "name = given.strip()\n    if name.startswith('cuda'):\n        return torch.device('cuda')",
+            "name",
+        ),
+    ],
+)
+def test_a_function_that_changes_the_text_of_a_device(lines: str, taken: str) -> None:
+    text = convert(setup=HELPER.format(lines=lines, taken=taken)).new_text
+    assert 'Accelerator(cpu=str(resolve(settings["device"])) == "cpu")' in text
+    other = HELPER.format(lines="name = best()", taken="name")
+    assert "Accelerator()" in convert(imports="from m import best", setup=other).new_text

@@ -281,6 +281,69 @@ print(total / len(test_loader))
     )
 
 
+NUMBERS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        return F.cross_entropy(self.layer(x), y)
+
+model = Net()
+"""
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "total += model(x, y).item()",
+        "error = model(x, y); total += float(error.detach().cpu().item())",
+        "error = model(x, y); total += error",
+        "error = model(x, y); total += error.cpu().numpy()",
+        "errors.append(model(x, y))",
+        "errors += [float(model(x, y))]",
+    ],
+)
+def test_what_backward_is_called_on_in_training_is_no_row_in_an_evaluation(taken: str) -> None:
+    body = "\n    ".join(taken.split("; "))
+    end = f"""
+total, errors = 0, []
+for x, y in test_loader:
+    {body}
+print(total, errors)
+"""
+    conversion = convert(setup=NUMBERS, loss="loss = model(x, y)", end=end)
+    assert "loss.backward()" not in conversion.new_text
+    assert "gather_for_metrics" not in conversion.new_text
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "mask = y != 2; x, y = x[mask], y[mask]",
+        "rows = torch.nonzero((y > 0) & ~(y == 3)).flatten(); x = x[rows]; y = y[rows]",
+        "kept = [i for i, one in enumerate(y) if one > 1]; x, y = x[kept], y[kept]",
+        "x = x[torch.where(y > 0)[0]]; y = y[y > 0]",
+    ],
+)
+@pytest.mark.parametrize(
+    "output", ["output = model(x)", "output = model(x[:4])[y[:4] > 0]; y = y[:4][y[:4] > 0]"]
+)
+def test_rows_that_each_process_chooses_are_not_gathered(chosen: str, output: str) -> None:
+    body = "\n    ".join(f"{chosen}; {output}".split("; "))
+    end = f"""
+hits = 0
+for x, y in test_loader:
+    {body}
+    hits += (output.argmax(1) == y).sum().item()
+print(hits)
+"""
+    assert "gather_for_metrics" not in convert(end=end).new_text
+    order = end.replace(body, "order = y.argsort()\n    x, y = x[order], y[order]\n    output = model(x)")
+    assert "gather_for_metrics((output, y))" in convert(end=order).new_text
+
+
 def test_a_number_that_a_criterion_of_the_script_s_gives_is_not_called_the_model_s() -> None:
     setup = """
     class Smooth(nn.Module):

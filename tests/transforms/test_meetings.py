@@ -362,6 +362,8 @@ print({read})
         ("(b.long(), output)", "[one.numpy() for one, _ in kept]", "(b.long().cpu(), output)"),
         # It may be a text for each sample, of which NumPy makes an array as well.
         ("b", "np.concatenate(kept, axis=0)", "b.cpu() if torch.is_tensor(b) else b"),
+        ("np.asarray(b)", "np.concatenate(kept)", "np.asarray(b.cpu() if torch.is_tensor(b) else b)"),
+        ("np.asarray(b)", "b.size(0)", "np.asarray(b.cpu())"),
     ],
 )
 def test_what_was_collected_on_the_host_stays_there(loader: str, value: str, read: str, after: str) -> None:

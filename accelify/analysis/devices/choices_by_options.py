@@ -11,9 +11,14 @@ from collections.abc import Callable
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.device_names import if_chain, names_cpu, option_name
-from accelify.analysis.scopes import handed_to
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.syntax import is_constant, walk
+
+# Methods of a text that leave it the name of the same device.
+_SAME_TEXT = frozenset({"strip", "lower", "casefold"})
+_FARTHEST = 4
 
 
 class ChoicesByOptions:
@@ -34,6 +39,24 @@ class ChoicesByOptions:
             if self.script.qualname(value.func) not in ("torch.device", "builtins.str"):
                 break
             value = value.args[0]
+        return value
+
+    def _text_of(self, value: ast.expr, callee: Scope) -> ast.expr:
+        """The same in a function, where names stand for other forms of a text: `name = device.strip().lower()`."""
+        parameters = {argument.arg for argument in callee.parameters()}
+        for _ in range(_FARTHEST):
+            value = self.text_in(value)
+            if isinstance(value, ast.Name) and value.id not in parameters:
+                value = assigned_once(callee, value) or value
+            elif isinstance(value, (ast.BoolOp, ast.IfExp)):
+                value = next((arm for arm, _ in arms_of(value) if isinstance(arm, ast.Name)), value)
+            elif (
+                isinstance(value, ast.Call)
+                and getattr(value.func, "attr", "") in _SAME_TEXT
+                and not value.args
+            ):
+                assert isinstance(value.func, ast.Attribute)
+                value = value.func.value
         return value
 
     def named(self, choice: ast.expr) -> ast.expr | None:
@@ -69,7 +92,7 @@ class ChoicesByOptions:
         It gives the argument itself, or the CPU where the argument is the text for it.
         """
         return any(
-            isinstance(text := self.text_in(arm), ast.Name)
+            isinstance(text := self._text_of(arm, callee), ast.Name)
             and text.id in {name for _, name in handed_to(call, callee)}
             for callee in self.script.callees(call)
             for stmt in callee.of_type(ast.Return)

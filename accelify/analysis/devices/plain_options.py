@@ -1,4 +1,4 @@
-"""Options of OmegaConf, as Hydra gives them: they take texts, numbers and lists of those, and refuse a torch.device."""
+"""Options of OmegaConf, as Hydra gives them, and of configparser: they take texts, and refuse a torch.device."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import ast
 
 from accelify.analysis.devices.option_devices import handed_to_parameter
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.values import Entity, Imported
 
-_MAKING = ("omegaconf.", "hydra.compose")
+_MAKING = ("omegaconf.", "hydra.compose", "configparser.")
 
 
 def refuses_devices(script: ScriptModel, option: ast.expr, depth: int = 4) -> bool:
-    """Whether an entry, or what it is read off, is OmegaConf's.
+    """Whether an entry, or what it is read off, is one of such options.
 
     Args:
         script: its model.
@@ -26,7 +27,12 @@ def refuses_devices(script: ScriptModel, option: ast.expr, depth: int = 4) -> bo
             return True
     if isinstance(option, (ast.Attribute, ast.Subscript)):
         return refuses_devices(script, option.value, depth)
-    return isinstance(option, ast.Name) and _is_parameter_of_such(script, option, depth)
+    if not isinstance(option, ast.Name):
+        return False
+    made = assigned_once(script.scope_of(option), option) if depth else None  # `section = config["model"]`
+    if made is not None and refuses_devices(script, made, depth - 1):
+        return True
+    return _is_parameter_of_such(script, option, depth)
 
 
 def _is_parameter_of_such(script: ScriptModel, name: ast.Name, depth: int) -> bool:

@@ -9,9 +9,9 @@ from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.elementwise import operands
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Backward, ScriptModel
-from accelify.analysis.statements.reaching import reaching_assignments
+from accelify.analysis.statements.reaching import last_assignment, reaching_assignments
 from accelify.analysis.syntax import dotted
-from accelify.analysis.values import CRITERION
+from accelify.analysis.values import CRITERION, Entity
 
 _DEEPEST = 8
 # What makes one number of a tensor where it gets no dimension.
@@ -38,6 +38,26 @@ class ScalarLosses:
             elif place not in self._trained:
                 self._trained.add(place)
                 queue += self._made(node)
+
+    def of_models(self) -> set[tuple[Entity, int | None]]:
+        """The models of which a call gives such a tensor, with its place where it is one of several that they give."""
+        found: set[tuple[Entity, int | None]] = set()
+        queue = [(backward.loss, _DEEPEST) for backward in self.script.every_backward if _is_alone(backward)]
+        for node, left in queue:  # which grows
+            if isinstance(node, ast.Call):
+                found.update((model, None) for model in self.script.models_run(node))
+            if isinstance(node, ast.Name) and left:
+                made = last_assignment(self.script.tree, node)
+                value = made.value if made is not None else None
+                target = made.targets[0] if made is not None and len(made.targets) == 1 else None
+                if isinstance(target, ast.Name) and value is not None:
+                    queue.append((value, left - 1))
+                elif isinstance(target, ast.Tuple) and isinstance(value, ast.Call):
+                    number = next((n for n, one in enumerate(target.elts) if dotted(one) == node.id), None)
+                    found.update((model, number) for model in self.script.models_run(value))
+            else:
+                queue += [(part, left) for part in self._operands(node) or ()]
+        return found
 
     def has(self, node: ast.expr, far: int = 0) -> bool:
         """Whether an expression of the script is a tensor of one number, or a plain number."""

@@ -138,6 +138,15 @@ def is_tensor(script: ScriptModel, node: ast.expr, depth: int = 0) -> bool:
     return isinstance(node, ast.Name) and _is_used_as_tensor(script, node, depth)
 
 
+def may_be_texts(script: ScriptModel, node: ast.expr) -> bool:
+    """Whether a name is a part of a batch, of which torch leaves texts as they are, and nothing uses it as a tensor."""
+    if not isinstance(node, ast.Name) or not script.is_a(node, v.BATCH) or is_tensor(script, node):
+        return False
+    scope = script.scope_of(node)
+    made = [script.tree.parent(one) for one in script.tree.writes(node.id) if script.scope_of(one) is scope]
+    return any(isinstance(one, (ast.Tuple, ast.List)) for one in made)
+
+
 def _is_used_as_tensor(script: ScriptModel, name: ast.Name, depth: int) -> bool:
     owner = script.scope_of(name).resolve(name.id)
     for read in script.reads(name.id, owner) if owner is not None else ():

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator, Set
 
 from accelify.analysis import values as v
+from accelify.analysis.data.chosen_rows import chosen_rows
 from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
 from accelify.analysis.data.padded import not_by_samples
 from accelify.analysis.data.picked import PickedEntries
 from accelify.analysis.data.taken_before import taken_before
 from accelify.analysis.data.time_first import TIME_FIRST, has_time_first
+from accelify.analysis.losses.scalar_losses import ScalarLosses
 from accelify.analysis.metrics.averages import changed_by_gathering
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
 from accelify.analysis.metrics.entry_counts import count_of
@@ -27,6 +29,7 @@ from accelify.analysis.metrics.evaluation_loop import (
     names_read_first,
     reduces,
     taken_as_number,
+    unmoved,
 )
 from accelify.analysis.models.model_calls import run_elsewhere
 from accelify.analysis.models.rows_together import takes_rows_together
@@ -39,6 +42,7 @@ from accelify.analysis.values import Entity
 
 _CRITERION = re.compile(r"crit|loss", re.I)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_WHOLE = ast.Name("")
 _TENSORS = (v.BATCH, v.OUTPUT, v.TENSOR)
 
 
@@ -52,7 +56,7 @@ def evaluation_loops(
         batch_size: `per-process`: what is gathered are several of the script's batches; `total`: one.
         shared: where the loaders are made that the script sharded by hand, and lost batches of itself.
     """
-    found = []
+    found, losses = [], ScalarLosses(script).of_models()
     for loop, loaders in script.loader_loops:
         if any(script.trains(s) for s in loop.body) or _inside_training(script, loop):
             continue
@@ -60,7 +64,7 @@ def evaluation_loops(
             continue  # what it calls trains, or its function does where others call it
         if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for s in loop.body for n in walk(s)):
             continue  # it passes the batches on
-        found.append(_Analysis(script, loop, loaders, batch_size).result)
+        found.append(_Analysis(script, loop, loaders, batch_size, losses).result)
     if batch_size != "total":
         _keep_batches(script, [e for e in found if e.problem is None], shared)
     return found
@@ -127,9 +131,15 @@ def _shares_name(loss: ast.expr, loop: ast.For | ast.AsyncFor) -> bool:
 
 class _Analysis:
     def __init__(
-        self, script: ScriptModel, loop: ast.For | ast.AsyncFor, loaders: set[Entity], batch_size: str
+        self,
+        script: ScriptModel,
+        loop: ast.For | ast.AsyncFor,
+        loaders: set[Entity],
+        batch_size: str,
+        losses: Set[tuple[Entity, int | None]],
     ) -> None:
         self.batch_size = batch_size
+        self.losses = losses
         self.script = script
         self.loop = loop
         self.result = EvaluationLoop(loop, loaders)
@@ -159,6 +169,9 @@ class _Analysis:
             return shaped
         if has_time_first(self.script):
             return TIME_FIRST
+        chosen = chosen_rows(self.statements, last)
+        if chosen is not None:
+            return f"`{chosen}` has those rows that each process chooses of its batch, of which all have other numbers"
         single = one_by_one(self.script, self.loop, self.statements, last)
         if single is not None:
             return single
@@ -205,6 +218,11 @@ class _Analysis:
             if not self._is_forward(stmt.value):
                 continue
             given = {n for t in stmt.targets for n in target_names(t)}
+            maker = dotted(stmt.value.func) or ""
+            maker = f"`{maker}`" if _CRITERION.search(maker) else "the model"
+            trained = self._given_as_loss(stmt.value, stmt.targets[0])
+            if trained is not None:
+                return trained, maker
             sums: dict[str, str] = {name: name for name in given}
             for node in (n for s in self.statements[index + 1 :] for n in walk(s)):
                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -216,8 +234,17 @@ class _Analysis:
                 number = taken_as_number(node)
                 added = addend(number, sums) if number is not None else None
                 if added is not None:
-                    maker = dotted(stmt.value.func) or ""
-                    return added, f"`{maker}`" if _CRITERION.search(maker) else "the model"
+                    return added, maker
+        return None
+
+    def _given_as_loss(self, call: ast.Call, target: ast.expr) -> str | None:
+        """What is set to the number on which the script calls backward in its training, by the same call."""
+        for model, number in self.losses if self.script.models_run(call) else ():
+            if model in self.script.models_run(call):
+                if number is None and isinstance(target, ast.Name):
+                    return target.id
+                if number is not None and isinstance(target, ast.Tuple) and number < len(target.elts):
+                    return dotted(target.elts[number])
         return None
 
     def _keeps_something(self) -> bool:
@@ -454,8 +481,10 @@ class _Analysis:
         if (changed := self._changed_by_gathering(stmt, needed)) is not None:
             return changed
         entry = entries.entry_of_call(calls[0])
-        if entry is not None and entries.is_number(entry):
-            return f"`{text_of(entry)}` is a number that the model makes of the local batch"
+        taken = any(unmoved(one) is call for one in map(taken_as_number, walk(stmt)) if one is not None)
+        whole = (taken or self._given_as_loss(calls[0], _WHOLE) is not None) and entry is None
+        if whole or (entry is not None and entries.is_number(entry)):
+            return f"`{text_of(entry or call)}` is a number that the model makes of the local batch"
         call = entry or call
         self.result.inline = [call]
         self.result.before = stmt

@@ -15,6 +15,8 @@ from accelify.analysis.values import Entity
 NO_MODEL = "no call of a model was seen in it"
 # Methods that put their argument into a list, a set or a dictionary.
 _FILLING = frozenset({"append", "extend", "add", "update", "insert", "appendleft"})
+# Methods and attributes of a tensor that give its numbers, in another place or form.
+_SAME_NUMBERS = frozenset({"clone", "cpu", "data", "detach", "double", "float", "numpy"})
 
 
 @dataclass(eq=False)
@@ -141,16 +143,25 @@ def addend(value: ast.expr, sums: dict[str, str]) -> str | None:
 
 
 def taken_as_number(node: ast.AST) -> ast.expr | None:
-    """The tensor of `x.item()`, `float(x)`, `x.data[0]`."""
+    """The tensor of `x.item()`, `float(x.detach().cpu())`, `x.data[0]`."""
+    taken: ast.expr | None = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-        owner = node.func.value
-        return owner.value if isinstance(owner, ast.Attribute) and owner.attr == "data" else owner
+        taken = node.func.value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float":
-        return node.args[0] if len(node.args) == 1 else None
+        taken = node.args[0] if len(node.args) == 1 else None
     if (
         isinstance(node, ast.Subscript)
         and isinstance(node.value, ast.Attribute)
         and node.value.attr == "data"
     ):
-        return node.value.value
-    return None
+        taken = node.value
+    return unmoved(taken) if taken is not None else None
+
+
+def unmoved(value: ast.expr) -> ast.expr:
+    """What is written in front of methods that give the same numbers: `x` of `x.detach().cpu().data`."""
+    while True:
+        method = value.func if isinstance(value, ast.Call) else value
+        if not isinstance(method, ast.Attribute) or method.attr not in _SAME_NUMBERS:
+            return value
+        value = method.value

@@ -1,0 +1,44 @@
+"""Arrays and tables of which a statement writes a part: what is written to, and what it is after that."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from accelify.domains.meeting_rows import mixing
+from accelify.domains.placement import Kind, Placement, function, is_figure, own
+from accelify.heap.values import Ref, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+    from accelify.heap.run import Run
+
+_TABLES = frozenset({"pandas.DataFrame", "polars.DataFrame"})
+_PLACES = frozenset({"loc", "iloc", "at", "iat"})
+
+
+def written_to(engine: Interpreter, holder: ast.expr, scope: Ref) -> tuple[Value, ast.expr]:
+    """What the write of an element changes, with its expression: of a column of a table, the table.
+
+    Args:
+        engine: the engine.
+        holder: what the element is of.
+        scope: where it stands.
+    """
+    if isinstance(holder, ast.Attribute) and holder.attr in _PLACES:
+        holder = holder.value
+    if isinstance(holder, ast.Attribute | ast.Subscript):
+        table = engine.evaluate(holder.value, scope)
+        if table.type in _TABLES:
+            return table, holder.value
+    return engine.evaluate(holder, scope), holder
+
+
+def with_part(run: Run, base: Value, part: Placement, again: bool) -> Placement:
+    """What an array or a table is once a part of it is written; `again`: with more than stood there."""
+    place = function((base.place, part), rowwise=True)
+    if base.place.rows and is_figure(part):
+        place = mixing(place)
+    if again and base.type in _TABLES and run.shared_loops() and place.kind is Kind.ROUND:
+        return own("put together first")  # it adds up over the rounds
+    return place
