@@ -255,6 +255,15 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
                 found.setdefault(self.scope_of(node), []).append(node)
         return found
 
+    @cached_property
+    def has_ctc_loss(self) -> bool:
+        """Whether a CTC loss is called, which takes the time along the first axis."""
+        return any(
+            self.qualname(call.func) in ("torch.nn.functional.ctc_loss", "torch.ctc_loss")
+            or any((one.qualname or "").endswith(".CTCLoss") for one in self.entities(call.func, v.CRITERION))
+            for call in self.calls()
+        )
+
     def calls(self) -> Iterable[ast.Call]:
         """Every call of the script, without those in functions that only other scripts reach."""
         if not self.dormant:

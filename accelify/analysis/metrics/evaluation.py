@@ -13,7 +13,6 @@ from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
 from accelify.analysis.data.padded import not_by_samples
 from accelify.analysis.data.picked import PickedEntries
 from accelify.analysis.data.taken_before import taken_before
-from accelify.analysis.data.time_first import TIME_FIRST, has_time_first
 from accelify.analysis.losses.scalar_losses import ScalarLosses
 from accelify.analysis.metrics.averages import changed_by_gathering
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
@@ -167,8 +166,8 @@ class _Analysis:
         shaped = not_by_samples(self.script, self.loop, self.result.loaders)
         if shaped is not None:
             return shaped
-        if has_time_first(self.script):
-            return TIME_FIRST
+        if self.script.has_ctc_loss:
+            return "a CTC loss takes the time first, and gathering joins along the first dimension"
         chosen = chosen_rows(self.statements, last)
         if chosen is not None:
             return f"`{chosen}` has those rows that each process chooses of its batch, of which all have other numbers"
