@@ -22,7 +22,7 @@ from accelify.heap.library_state import REPLACED
 from accelify.heap.locations import moved_within
 from accelify.heap.models import method_of_parts
 from accelify.heap.object_calls import ObjectCalls
-from accelify.heap.parameters import SPREAD, bind_parameters
+from accelify.heap.parameters import SPREAD, bind_parameters, fitting
 from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
 from accelify.heap.state import made_again
 from accelify.heap.turns import FIRST
@@ -155,7 +155,7 @@ class Calls:
         self, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value | None:
         found: Value | None = None
-        for ref in called.refs:
+        for ref in fitting(self.run, called.refs, len(args), keywords, node):
             result = self._call_ref(ref, called, args, keywords, node)
             found = result if found is None else self._either(found, result, node)
         return found
