@@ -74,6 +74,8 @@ def accelerate_call(
         begin(run, word, keywords, node)
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
         return Value(refs=(made,))
+    if word == "DataLoaderConfiguration":
+        divide(run, keywords)
     version = keywords.get("fsdp_version")
     if word == "FullyShardedDataParallelPlugin" and version is not None and version.const == 2:
         run.in_place = True
@@ -104,7 +106,10 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
     # Hugging Face's leaves the ranks' random numbers as they are.
     run.begun_alike = not (run.checks and run.at_model)
     alone = keywords.get("step_scheduler_with_optimizer", NONE).const is False
-    run.meet("accelerator", node, word, detail="schedules alone" if alone else "")
+    divide(run, keywords)
+    run.meet(
+        "accelerator", node, word, detail="schedules alone" if alone or (run.split and run.at_model) else ""
+    )
     if any(name.startswith("gradient_accumulation") and v.const != 1 for name, v in keywords.items()):
         run.meet("accumulates", node, "Accelerator")
     if run.checks and word == "Accelerator":
@@ -115,6 +120,10 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
     placement = keywords.get("device_placement")
     if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
         run.on_cpu = True
+
+
+def divide(run: Run, keywords: Mapping[str, Value]) -> None:
+    """Note that each batch of a loader is divided between the processes, where an Accelerator is asked for that."""
     split = keywords.get("split_batches")
     if split is not None and split.const is True:
         run.split = not run.unsplit
@@ -143,6 +152,10 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
         where = DEVICE if is_device and not run.on_cpu else ""
         text = OWN_DEVICE if is_device and run.checks else ""
         return Value(type="torch.device" if is_device else "", where=where, text=text)
+    if name == "state" and run.checks:
+        return Value(
+            own(), run.reason(node, "the rank"), refs=(ref,)
+        )  # as a text it says which process it is
     if name in ("state", "gradient_state"):
         return Value(refs=(ref,))
     if name == "trackers":
@@ -225,7 +238,9 @@ def accelerator_method(
         return Value(type="torch.Tensor")
     run.depends()
     if run.checks and name.startswith("prepare"):
-        run.meet("wrapped", node, name, detail="waits" if any(map(_is_model, args)) else "")
+        named = [*zip(getattr(node, "args", ()), args, strict=False)]
+        waits = any(map(_is_model, args)) or any(_is_trained(run, arg, value) for arg, value in named)
+        run.meet("wrapped", node, name, detail="waits" * waits)
         misuse.of_prepare(run, args, node)
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
@@ -280,7 +295,14 @@ def _divisors(node: ast.AST) -> frozenset[str]:
 
 
 def _is_model(value: Value) -> bool:
-    return any(ref.kind == "module" and not ref.prepared for ref in value.of(Instance))
+    models = [ref for ref in value.of(Instance) if ref.kind == "module"]
+    return bool(models) and not any(ref.prepared for ref in models)
+
+
+def _is_trained(run: Run, arg: ast.expr, value: Value) -> bool:
+    """Whether an argument of which nothing is known is a model: the script asks for its parameters."""
+    unknown = any(ref.kind == "object" and ref.cls is None for ref in value.of(Instance))
+    return unknown and has_parameters_of(run, arg)
 
 
 def _main(run: Run, node: ast.AST) -> Guard:

@@ -47,7 +47,6 @@ _SCALING = "apex.amp.scale_loss"
 _SPLITTING = frozenset(
     {"torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel"}
 )
-_KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
 # What a script has written to the wrapper itself.
 SET = "#set "
 _PLACES = ("device", "map_location")
@@ -288,13 +287,9 @@ def _own_device(run: Run) -> str:
 
 
 def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
-    """A call of `prepare`: of what is prepared already, or whose results are taken in another order."""
+    """A call of `prepare`: of a share of the data, or whose results are taken in another order."""
     for value in args:
         for ref in value.of(Instance):
-            if ref.prepared and ref.kind in _KINDS:
-                text = f"a {_KINDS[ref.kind]} is prepared twice, and so wrapped or divided twice"
-                run.meet("misuse", node, text, detail="twice")
-                return
             if ref.kind == "loader" and not ref.prepared and (why := divides(run, ref)) is not None:
                 text = "`prepare` divides once more a loader whose data are each process's share already"
                 text = f"{text}; leave it out, or give it all data"
