@@ -171,7 +171,11 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
                 loaded = isinstance(ref, Instance) and ref.kind == "loader" and ref.prepared
                 if (isinstance(ref, Iterable) and ref.shared) or (loaded and not engine.run.split):
                     fill = "rounds"
-            if known is not None:
+            pairs = [elements(engine.run, one) or [] for one in known or ()] if type_ == "dict" else []
+            if pairs and all(len(pair) == 2 for pair in pairs):
+                for key, one in pairs:
+                    put(engine.run, made, one, key.const)
+            elif known is not None:
                 for number, one in enumerate(known):
                     put(engine.run, made, one, number)
                 engine.run.store.set(made, "#known", constant(len(known)))

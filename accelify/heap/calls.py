@@ -317,7 +317,7 @@ class Calls:
             self.run.calls.append((cls.node, node))
             self._without_init(ref, cls, args, keywords)
             self.run.calls.pop()
-        return made
+        return divided(self.run, made, keywords, node) if self.run.checks and kind == "loader" else made
 
     def _are_many(self, cls: Class, node: ast.AST) -> bool:
         """Whether objects of a class are made at more places than are distinguished."""

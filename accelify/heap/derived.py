@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from accelify.heap.accelerator import STATES, accelerator_method, begin, is_accelerate
+from accelify.heap.loaders import loader_made
 from accelify.heap.misuse import WRAPPERS
 from accelify.heap.models import may_be_model
 from accelify.heap.process_groups import wrapped
@@ -47,6 +48,8 @@ def begun(
     """What the library's class does as an object begins; with `args` where it is known what it gets."""
     if ref.kind == "accelerator":
         begin(run, ref.type.rpartition(".")[2], keywords, node)
+    elif ref.kind == "loader" and args is not None:
+        loader_made(run, ref, args, keywords, node)
     elif is_wrapper(ref) and args is not None and run.checks:
         made = wrapped(run, ref.type, args, keywords, node)
         ref.wrapped = next((one.wrapped for one in made.of(Instance)), ref.wrapped)

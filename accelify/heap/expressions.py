@@ -41,8 +41,9 @@ from accelify.heap.counts import (
     with_token,
     within_pass,
 )
+from accelify.heap.device_texts import asks_for_kind
 from accelify.heap.fields import name_of
-from accelify.heap.flags import ASKED, OPPOSITES, asked, together, truth
+from accelify.heap.flags import ASKED, FLAGS, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.moved import was_moved
@@ -137,7 +138,10 @@ class Expressions:
     # Operators
 
     def _BinOp(self, node: ast.BinOp, scope: Ref) -> Value:
-        return self.operate(node, node.op, self.evaluate(node.left, scope), self.evaluate(node.right, scope))
+        left, right = self.evaluate(node.left, scope), self.evaluate(node.right, scope)
+        if isinstance(node.op, ast.BitAnd | ast.BitOr) and FLAGS & {left.type, right.type}:
+            return together(self.run, node, (left, right))  # of truth values they are `and` and `or`
+        return self.operate(node, node.op, left, right)
 
     def operate(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
         """The result of a binary operator, or of its assignment form."""
@@ -260,6 +264,8 @@ class Expressions:
                 return flag
             if (within := within_pass(self.run, node, left, right)) is not None:
                 return within
+            if asks_for_kind(node.ops[0], left, right):
+                return Value(type="builtins.bool")
             if left.const is not UNSET and right.const is not UNSET:
                 with suppress(TypeError):
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))

@@ -304,6 +304,8 @@ class LibraryCalls:
         # What lies in the temporary folder has another name on each process.
         is_temporary = self.run.checks and row.name.startswith("tempfile.") and bool(row.effect)
         happens = bool(row.effect) and not is_temporary and self._happens(row, args, keywords, shift)
+        if row.effect == "tracker.start" and not happens:
+            self.run.meet("tracker.off", node, name)
         if happens and self.state.is_heard(row):
             shown = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
             shown += self.state.shown(row, args[0] if receiver else None)
@@ -363,6 +365,8 @@ class LibraryCalls:
                 guards=guards,
                 detail="made"
                 if made_bar
+                else "untrained"
+                if row.effect == "state.write" and receiver and not misuse.is_trained(self.run, args[0])
                 else "loud"
                 if heard and level >= logging.WARNING
                 else self._mode(args, keywords, shift)
@@ -424,9 +428,14 @@ class LibraryCalls:
             ref.type == "dict" for value in asked for ref in value.of(Container)
         ):
             return False  # `table.rename({"a": "b"})`
-        against = [value for one in row.unless for value in arguments_of(one, args, keywords, shift)]
-        if any(value.const is UNSET or value.const for value in against):
-            return False
+        for one in row.unless:
+            given = [value.const for value in arguments_of(one, args, keywords, shift)]
+            if (
+                one.value in given
+                if one.value is not None
+                else any(const is UNSET or const for const in given)
+            ):
+                return False
         return not row.when or any(value.const is UNSET or value.const for value in asked)
 
     def _mutate(

@@ -212,12 +212,12 @@ def of_method(
     on_tpu.of_method(run, receiver, name, node)
     if name == "set_epoch":
         run.meet("epoch", node, name)
-    if name == "load_state_dict" and any(_is_trained(run, ref) for ref in receiver.of(Instance)):
+    if name == "load_state_dict" and is_trained(run, receiver):
         # Where it asks for the wrapper first, it knows which names the weights have.
         wrapped = all(
             ref.prepared and ref.kind == "module" for ref in receiver.refs if isinstance(ref, Instance)
         )
-        detail = "wrapper" if wrapped and not _is_asked_for(run, node) else ""
+        detail = "wrapper" if wrapped and not (run.in_place or _is_asked_for(run, node)) else ""
         run.meet("loaded", node, run.segment(node), [receiver, *args[:1]], detail=detail)
     if name in ("to", "cuda"):
         given = [*args[:1], *_at(keywords)]
@@ -231,9 +231,12 @@ def of_move(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
         _fixed(run, [*args[:1], *_at(keywords)], node, name)
 
 
-def _is_trained(run: Run, ref: Instance) -> bool:
-    """Whether the processes train on with an object: what is prepared, and what makes the steps."""
-    return ref.kind in ("optimizer", "scheduler") or ref.prepared or run.read(ref, "#prepared") is not None
+def is_trained(run: Run, value: Value) -> bool:
+    """Whether the processes train on with one of some objects: what is prepared, and what makes the steps."""
+    return any(
+        ref.kind in ("optimizer", "scheduler") or ref.prepared or run.read(ref, "#prepared") is not None
+        for ref in value.of(Instance)
+    )
 
 
 def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:

@@ -286,15 +286,20 @@ def _is_of_own_batch(event: Event) -> bool:
 
 
 def _ends_none(event: Event, events: Sequence[Event]) -> bool:
-    """Whether it ends a run that the main process alone has begun, of which the others have none."""
+    """Whether it ends a run that the main process alone has begun, of which the others have none; or whether it is of
+    one that is switched off on the others."""
     library = event.name.partition(".")[0]
-    of_it = (
-        [one for one in events if one.name.partition(".")[0] == library]
-        if event.kind == "tracker.end"
-        else []
-    )
+    is_method = "." not in event.name
+    of_it = [
+        one
+        for one in (events if event.kind in ("tracker.end", "tracker.log") else ())
+        if is_method or one.name.partition(".")[0] == library
+    ]
     begun = [one for one in of_it if one.kind == "tracker.start"]
-    return bool(begun) and all(map(_is_of_one, begun))
+    is_off = (event.kind == "tracker.end" and not is_method) or any(
+        one.kind == "tracker.off" for one in of_it
+    )
+    return is_off and bool(begun) and all(map(_is_of_one, begun))
 
 
 def _is_of_others(event: Event, events: Sequence[Event]) -> bool:

@@ -77,6 +77,6 @@ def test_all_meet_where_a_model_of_an_unknown_class_is_prepared(asked, waits, tm
     part.{asked}()
     part = accelerator.prepare(part)
     if accelerator.is_main_process:
-        torch.save([1], "models/1.pt")
+        torch.save([1], f"models/{{len(found)}}.pt")
     """
     assert ("ACC709" in dict(named(text, tmp_path, "accelerate"))) != waits
