@@ -93,7 +93,7 @@ def _loaded_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligatio
     sent = any(other.kind == "collective" and "broadcast" in other.name for other in later)
     sent = sent or any(other.kind == "wrapped" and other.node not in before for other in later)
     again = any(
-        other is not event
+        other.node is not event.node
         and other.kind == "loaded"
         and other.shown[0].refs == event.shown[0].refs
         and any(_place(one.why) == _place(guard.why) for one in other.guards)
