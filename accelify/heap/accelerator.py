@@ -8,6 +8,7 @@ from functools import partial
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import (
+    MAIN,
     SAME,
     SHARD,
     UNRELATED,
@@ -22,7 +23,7 @@ from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, tuple_of
 from accelify.heap.gradient_scalers import CASTING, PLAIN
-from accelify.heap.models import has_parameters_of, mark
+from accelify.heap.models import has_parameters_of, mark, part_trained
 from accelify.heap.moved import was_sent
 from accelify.heap.random_draws import STREAMS
 from accelify.heap.run import Run
@@ -43,6 +44,7 @@ from accelify.heap.values import (
     Container,
     Guard,
     Instance,
+    Library,
     Ref,
     Value,
     constant,
@@ -57,6 +59,10 @@ _WAITS = frozenset({"wait_for_everyone", "end_training", "free_memory", "clear",
 _ONCE_DECORATORS = frozenset({"on_main_process", "on_local_main_process", "on_process", "on_last_process"})
 # What a reason ends with that is one for N times a figure.
 AGAIN = " puts together once more what is of all processes already"
+# A tracker, and what is in it; the slot of one that is asked for by its name, and what it has on the other processes.
+_TRACKER, _UNWRAPPED = "accelerate.tracking.GeneralTracker", "accelerate.tracking.Unwrapped"
+_BLANK = "#blank"
+_OF_TRACKERS = frozenset("finish log main_process_only name start store_init_configuration".split())
 _FIRST = frozenset({"main_process_first", "local_main_process_first"})
 
 
@@ -165,10 +171,23 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
     return None
 
 
-def _tracker(run: Run, node: ast.AST) -> Value:
+def _tracker(run: Run, node: ast.AST, type_: str = _TRACKER) -> Value:
     """One of an Accelerator's trackers: on the other processes it does nothing."""
-    type_ = "accelerate.tracking.GeneralTracker"
     return Value(refs=(run.allocate((node, "tracker"), lambda: Instance(None, type_, "object")),), type=type_)
+
+
+def tracker_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> Value | None:
+    """An attribute of a tracker that the main process alone has; None for another one, and of any other object."""
+    if name in _OF_TRACKERS or not run.at_model or run.read(ref, _BLANK) is None:
+        return None
+    why = run.reason(node, f"`{run.segment(node)}` is there on the main process alone")
+    tree = run.module.tree or ast.Module([], [])
+    caught = [part for one in ast.walk(tree) if isinstance(one, ast.Try) for part in one.body]
+    run.depends()
+    if not (any(guard.parts_ranks for guard in run.guards) or any(node in ast.walk(part) for part in caught)):
+        text = f"`.{name}` of a tracker is there on the main process alone, and the others end with an AttributeError"
+        run.meet("misuse", node, text, detail="same")
+    return Value(MAIN, why)
 
 
 def accelerator_method(
@@ -242,6 +261,12 @@ def accelerator_method(
         waits = any(map(_is_model, args)) or any(_is_trained(run, arg, value) for arg, value in named)
         run.meet("wrapped", node, name, detail="waits" * waits)
         misuse.of_prepare(run, args, node)
+        for arg, value in named if not waits else ():
+            if any(stays(run, ref) for ref in value.refs) and (part := part_trained(run, arg)):
+                text = (
+                    f"`{name}` gives `{ast.unparse(arg)}` back as it is, no module: the gradients of `{part}`"
+                )
+                run.meet("misuse", node, f"{text} are not averaged; prepare `{part}`", detail="prepared")
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
@@ -250,7 +275,8 @@ def accelerator_method(
         for value, arg in zip(made, given, strict=False):
             if run.checks and has_parameters_of(run, arg):
                 for ref in value.of(Instance):
-                    ref.kind = "module" if ref.kind == "object" and ref.cls is None else ref.kind
+                    unknown = ref.kind == "object" and ref.cls is None and ref.prepared
+                    ref.kind = "module" if unknown else ref.kind
         if len(made) == 1 and any(isinstance(one, ast.Starred) for one in given):
             # `prepare(*loaders)`, of which it is not known how many there are.
             several = container(run, "list")
@@ -279,8 +305,12 @@ def accelerator_method(
             misuse.of_folder(run, name, first, node)
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
-    if name == "get_tracker" and not any(word.startswith("unwrap") for word in keywords) and len(args) < 2:
-        return _tracker(run, node)
+    if name == "get_tracker":
+        unwraps = keywords.get("unwrap", args[1] if len(args) > 1 else NONE)
+        found = _tracker(run, node) if unwraps.const is None else _tracker(run, node, _UNWRAPPED)
+        for one in found.of(Instance):
+            run.store.set(one, _BLANK, constant(True))
+        return found
     if name in _FIRST:
         return Value(type=FIRST_FLAG)
     if name in _ONCE_DECORATORS:
@@ -301,7 +331,9 @@ def _is_model(value: Value) -> bool:
 
 def _is_trained(run: Run, arg: ast.expr, value: Value) -> bool:
     """Whether an argument of which nothing is known is a model: the script asks for its parameters."""
-    unknown = any(ref.kind == "object" and ref.cls is None for ref in value.of(Instance))
+    unknown = any(
+        ref.kind == "object" and ref.cls is None and not stays(run, ref) for ref in value.of(Instance)
+    )
     return unknown and has_parameters_of(run, arg)
 
 
@@ -316,6 +348,8 @@ def _word(value: Value | None) -> str:
 def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
     """What `prepare` gives for an object; one of which nothing is known may be a loader as well as a model."""
     refs: list[Ref] = []
+    if run.checks and value.refs and all(map(partial(stays, run), value.refs)):
+        return value
     mark(run, value, trained=True)
     if not value.type and value.const is UNSET and all(isinstance(ref, Bound) for ref in value.refs):
         made = run.allocate((node, "prepared", number), lambda: Instance(None))
@@ -343,6 +377,15 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
         else:
             refs.append(ref)
     return Value(value.place, value.why, tuple(refs), value.type)
+
+
+def stays(run: Run, ref: Ref) -> bool:
+    """Whether `prepare` gives an object back as it is: it is known to be none that it prepares."""
+    if not isinstance(ref, Instance) or ref.kind != "object" or ref.prepared:
+        return False
+    line = ref.cls.line_up() if ref.cls is not None else [Library(ref.type)]
+    bases = [run.knowledge.canonical(one.name) for one in line if isinstance(one, Library)]
+    return all(run.knowledge.row(name) or run.knowledge.bases(name) for name in bases)
 
 
 def _note_prepared(run: Run, ref: Instance, whole: Value, depth: int = 0) -> None:

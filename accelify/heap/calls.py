@@ -13,7 +13,7 @@ from accelify.heap.accelerator import accelerate_call, accelerator_method, is_ac
 from accelify.heap.appending import appended
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
-from accelify.heap.derived import begun, library_base, of_library
+from accelify.heap.derived import begun, library_base, made_by, of_library
 from accelify.heap.fields import is_unknown
 from accelify.heap.frames import Frame
 from accelify.heap.joining import join
@@ -233,6 +233,10 @@ class Calls:
                     return made
             if isinstance(inner, Container):
                 made = container_method(self.engine, receiver, inner, ref.method, args, keywords, node)
+                if made is not None:
+                    return made
+            if isinstance(inner, Class) and self.run.checks:
+                made = made_by(self.engine, inner, ref.method, args, keywords, node)
                 if made is not None:
                     return made
             if isinstance(inner, Super):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from accelify.heap.accelerator import STATES, accelerator_method, begin, is_accelerate
 from accelify.heap.loaders import loader_made
@@ -11,7 +12,10 @@ from accelify.heap.misuse import WRAPPERS
 from accelify.heap.models import may_be_model
 from accelify.heap.process_groups import wrapped
 from accelify.heap.run import Run
-from accelify.heap.values import Class, Instance, Library, Value
+from accelify.heap.values import Class, Function, Instance, Library, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
 
 MODULE = "torch.nn.Module"
 
@@ -71,3 +75,27 @@ def of_library(
         elif ref.kind == "accelerator":
             return accelerator_method(run, ref, name, args, keywords, node)
     return None
+
+
+def made_by(
+    engine: Interpreter,
+    cls: Class,
+    name: str,
+    args: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: ast.AST,
+) -> Value | None:
+    """An object that a class of the project makes by a method of a library's that it derives from, of which nothing is
+    known but its class: `Net.from_pretrained(path)`; None for another method."""
+    run, (base, kind) = engine.run, library_base(engine.run, cls)
+    row = run.knowledge.row(f"{base}.{name}") if base else None
+    if row is None or row.transfer != "new" or row.returns != base:
+        return None
+    engine.calls.libraries.call(f"{base}.{name}", args, keywords, node)
+    ref = run.allocate((node, cls), lambda: Instance(cls, base, kind))
+    run.place(ref, run.shared_loops())
+    inits = (run.read(one, "__init__") for one in cls.line_up() if isinstance(one, Class))
+    init = next((found for one in inits if one is not None for found in one.of(Function)), None)
+    if init is not None:
+        engine.calls.call_function(init, [Value(refs=(ref,))], {}, node)
+    return Value(refs=(ref,))

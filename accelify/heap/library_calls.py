@@ -49,6 +49,7 @@ from accelify.heap.values import (
     constant,
     is_zero,
 )
+from accelify.heap.wrapper_attributes import of_engine
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class LibraryCalls:
         single_numbers.of_call(self.run, name, receiver, node)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
-            if any(misuse.of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
+            if any(of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
                 self.run.meet("collective", node, f"model.{name}")
                 return Value()
             if name == "parse_args":
@@ -243,8 +244,10 @@ class LibraryCalls:
         self.run.depends()
         level = next((value for value in (*args, keywords.get("level", NONE)) if value.of(Library)), NONE)
         names = [ref.name.rpartition(".")[2] for ref in level.of(Library)]
-        # That of the main process stands before that of the others.
-        parted = len(names) == 2 and level.place.kind is Kind.MAIN
+        # That of the main process stands before that of the others, of which nothing is known where it is a text.
+        parted = name == "setLevel" and any(value.place.kind is Kind.MAIN for value in args)
+        parted = parted or (len(names) == 2 and level.place.kind is Kind.MAIN)
+        names = names if len(names) == 2 or not parted else ["ERROR"]
         if parted or (name != "logging.basicConfig" and any(one.kind == "others" for one in self.run.guards)):
             # A logger's own level lets it write what is at it.
             below = int(name in ("setLevel", "logging.basicConfig"))

@@ -26,6 +26,7 @@ from accelify.obligations.own_ranks import RANK, is_of_rank_alone, names_rank, s
 from accelify.obligations.own_samples import is_of_own_sample
 from accelify.obligations.past_wrappers import is_trained_in, unprepared
 from accelify.obligations.runs import has_accelerator
+from accelify.obligations.sampler_epochs import numbered
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
@@ -95,7 +96,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "gathered", Status.NAMED, text)
     elif event.kind == "sampler":
-        if not event.detail and _passes_again(events) and not any(other.kind == "epoch" for other in events):
+        if not event.detail and _passes_again(events) and not numbered(event, events):
             text = (
                 "the sampler shuffles alike in every epoch; call `sampler.set_epoch(epoch)` before each pass "
                 "through the loader"
