@@ -41,6 +41,7 @@ from accelify.heap.values import (
     UNSET,
     WHOLE,
     Bound,
+    Class,
     Container,
     Guard,
     Instance,
@@ -384,8 +385,17 @@ def stays(run: Run, ref: Ref) -> bool:
     if not isinstance(ref, Instance) or ref.kind != "object" or ref.prepared:
         return False
     line = ref.cls.line_up() if ref.cls is not None else [Library(ref.type)]
+    if any(not base.refs for one in line if isinstance(one, Class) for base in one.bases):
+        return False  # nothing is known of one that it derives from
     bases = [run.knowledge.canonical(one.name) for one in line if isinstance(one, Library)]
-    return all(run.knowledge.row(name) or run.knowledge.bases(name) for name in bases)
+    return all(_is_class(run, name) for name in bases)
+
+
+def _is_class(run: Run, name: str) -> bool:
+    """Whether the tables know a class, and no function that makes one of many: `hydra.utils.instantiate`."""
+    row = run.knowledge.row(name)
+    known = bool(run.knowledge.bases(name)) or (row is not None and not row.name.endswith(".*"))
+    return known and name.rpartition(".")[2][:1].isupper()
 
 
 def _note_prepared(run: Run, ref: Instance, whole: Value, depth: int = 0) -> None:
