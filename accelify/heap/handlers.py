@@ -30,6 +30,8 @@ _ALIKE = frozenset(
 
 # What asks torch.distributed for the group that a process is in.
 _ASKING = frozenset({"get_rank", "get_world_size", "is_available", "is_initialized"})
+# A line so near to a condition goes without saying.
+_NEAR = 3
 _MEETING = frozenset({"collective", "backward", "step"})
 
 
@@ -216,3 +218,10 @@ def _ends(handler: ast.ExceptHandler) -> bool:
 def ends_well(call: ast.expr) -> bool:
     """Whether a call that ends the process says that nothing went wrong: `sys.exit()`, `exit(0)`."""
     return isinstance(call, ast.Call) and all(getattr(one, "value", 1) in (0, None) for one in call.args)
+
+
+def leaving(stmt: ast.stmt, way: str) -> str:
+    """The statement by which a block may be left, with its line."""
+    found = (one for one in ast.walk(stmt) if type(one).__name__.lower() == way)
+    line = next((one.lineno for one in found if isinstance(one, ast.stmt)), stmt.lineno)
+    return f"`{way}` (line {line})" if line > stmt.lineno + _NEAR else ""
