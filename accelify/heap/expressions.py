@@ -12,6 +12,7 @@ from accelify.domains.meeting_rows import meeting, meets, mixing
 from accelify.domains.placement import CLOCK, Kind, function, multiplied, own
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
+from accelify.heap import on_tpu
 from accelify.heap.containers import (
     KEYS,
     array_of,
@@ -459,6 +460,8 @@ class Expressions:
                 return given
         if base.where != key.where == DEVICE:  # what lies there takes an index from the host
             meet_together(self.run, node, (base, key))
+        if self.run.checks:
+            on_tpu.of_index(self.run, base, at, node)
         part = part_of(self.run, node, base, key, at)
         return replace(part, refs=base.refs) if is_part(base) else part
 
