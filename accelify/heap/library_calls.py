@@ -127,6 +127,8 @@ class LibraryCalls:
         single_numbers.of_call(self.run, name, receiver, node)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
+            if name == "setLevel" and args:
+                self.state.set_level(receiver, args[0])
             if any(of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
                 self.run.meet("collective", node, f"model.{name}")
                 return Value()
@@ -394,7 +396,7 @@ class LibraryCalls:
         if row.effect == "file.read" and row.name.rpartition(".")[2] in QUESTIONS:
             result = replace(result, type=FOUND_FLAG)
         self.state.note(row, args[0] if receiver else None, args[shift:], keywords, node)
-        self.state.keep(row, result)
+        self.state.keep(row, args[shift:], result)
         if row.effect == "tracker.start" and self.run.checks:
             # What is done with it later goes to files of this process.
             for value in self._paths(row, args, keywords, shift):
