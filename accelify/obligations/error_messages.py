@@ -46,6 +46,8 @@ def _showing_caught(tree: ast.Module) -> frozenset[ast.AST]:
                 errors |= {
                     part.id for to in one.targets for part in ast.walk(to) if isinstance(part, ast.Name)
                 }
+            elif isinstance(one, ast.For) and _is_made_of(one.iter, errors):
+                errors |= {part.id for part in ast.walk(one.target) if isinstance(part, ast.Name)}
             elif isinstance(one, ast.Call) and (_word(one) in _SHOWS or _is_made_of(one, errors)):
                 found.add(one)
     return frozenset(found)
