@@ -148,9 +148,10 @@ class LibraryState:
         own = [name for name in names if name is not None and (name.const in (UNSET, package))]
         words = [ref.name.rpartition(".")[2] for ref in level.of(Library)]
         if package and own and words:
-            run.store.set(
-                self._replaced, f"{_LEVEL} {package}", constant(min(LEVELS.get(one, 0) for one in words))
-            )
+            # Of several that an environment may choose, it is Python's own where nobody does.
+            levels = {LEVELS.get(word, 0) for word in words}
+            known = logging.WARNING if logging.WARNING in levels else min(levels)
+            run.store.set(self._replaced, f"{_LEVEL} {package}", constant(known))
 
     def _package(self) -> str:
         """The package that what is gone through is in, "" for the script and modules beside it."""

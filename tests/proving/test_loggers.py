@@ -90,6 +90,9 @@ def test_handlers_say_who_writes(setup, word, is_quiet, tmp_path):
 
 PACKAGE = """
 import logging
+import os
+
+LEVELS = {{"info": logging.INFO, "warning": logging.WARNING}}
 
 def _set_up():
     root = logging.getLogger(__name__.split(".")[0])
@@ -104,7 +107,12 @@ def logger_of(name):
 
 @pytest.mark.parametrize(
     ("level", "is_quiet"),
-    [("logging.WARNING", True), ("logging.INFO", False), ("level_of_options()", False)],
+    [
+        ("logging.WARNING", True),
+        ("LEVELS.get(os.getenv('VERBOSITY'), logging.WARNING)", True),
+        ("logging.INFO", False),
+        ("level_of_options()", False),
+    ],
 )
 def test_a_package_sets_up_a_logger_of_its_own(level, is_quiet, tmp_path):
     """What the script asks of all loggers lets those of the package be."""
