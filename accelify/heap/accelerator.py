@@ -264,10 +264,13 @@ def accelerator_method(
         misuse.of_prepare(run, args, node)
         for arg, value in named if not waits else ():
             if any(stays(run, ref) for ref in value.refs) and (part := part_trained(run, arg)):
-                text = (
-                    f"`{name}` gives `{ast.unparse(arg)}` back as it is, no module: the gradients of `{part}`"
+                text = f"`{name}` gives `{ast.unparse(arg)}` back as it is, as it is no Module"
+                run.meet(
+                    "misuse",
+                    node,
+                    f"{text}: nothing averages the gradients of `{part}`; prepare that",
+                    detail="prepared",
                 )
-                run.meet("misuse", node, f"{text} are not averaged; prepare `{part}`", detail="prepared")
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":

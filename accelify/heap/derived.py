@@ -97,5 +97,8 @@ def made_by(
     inits = (run.read(one, "__init__") for one in cls.line_up() if isinstance(one, Class))
     init = next((found for one in inits if one is not None for found in one.of(Function)), None)
     if init is not None:
-        engine.calls.call_function(init, [Value(refs=(ref,))], {}, node)
+        # What it is handed beside is for the constructor, all else comes from the file.
+        names = {one.arg for one in (*init.node.args.args, *init.node.args.kwonlyargs)}
+        given = {word: value for word, value in keywords.items() if word in names}
+        engine.calls.call_function(init, [Value(refs=(ref,))], given, node)
     return Value(refs=(ref,))
