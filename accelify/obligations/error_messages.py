@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
+from accelify.heap.containers import array_of
 from accelify.heap.run import Event
 
 MESSAGES = frozenset({"terminal.write", "log.write"})
@@ -16,7 +17,17 @@ def is_of_error(event: Event) -> bool:
     tree = event.module.tree
     if event.kind not in MESSAGES or tree is None:
         return False
-    return event.node in _before_raise(tree, ends=_ENDS) or event.node in _showing_caught(tree)
+    if event.node in _before_raise(tree, ends=_ENDS) or event.node in _showing_caught(tree):
+        return True
+    own = any(not array_of(value).is_uniform for value in event.shown)
+    return own and event.node in _in_handlers(tree)  # it says which of its data are to blame
+
+
+@lru_cache(maxsize=64)
+def _in_handlers(tree: ast.Module) -> frozenset[ast.AST]:
+    """The calls in the handlers of a module."""
+    handlers = [one for one in ast.walk(tree) if isinstance(one, ast.ExceptHandler)]
+    return frozenset(one for part in handlers for one in ast.walk(part) if isinstance(one, ast.Call))
 
 
 def is_of_caught_error(event: Event) -> bool:
