@@ -8,6 +8,7 @@ from functools import partial
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
 from accelify.domains.placement import (
+    MAIN,
     SAME,
     SHARD,
     UNRELATED,
@@ -22,7 +23,7 @@ from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, tuple_of
 from accelify.heap.gradient_scalers import CASTING, PLAIN
-from accelify.heap.models import has_parameters_of, mark
+from accelify.heap.models import has_parameters_of, mark, part_trained
 from accelify.heap.moved import was_sent
 from accelify.heap.random_draws import STREAMS
 from accelify.heap.run import Run
@@ -40,9 +41,11 @@ from accelify.heap.values import (
     UNSET,
     WHOLE,
     Bound,
+    Class,
     Container,
     Guard,
     Instance,
+    Library,
     Ref,
     Value,
     constant,
@@ -57,6 +60,10 @@ _WAITS = frozenset({"wait_for_everyone", "end_training", "free_memory", "clear",
 _ONCE_DECORATORS = frozenset({"on_main_process", "on_local_main_process", "on_process", "on_last_process"})
 # What a reason ends with that is one for N times a figure.
 AGAIN = " puts together once more what is of all processes already"
+# A tracker, and what is in it; the slot of one that is asked for by its name, and what it has on the other processes.
+_TRACKER, _UNWRAPPED = "accelerate.tracking.GeneralTracker", "accelerate.tracking.Unwrapped"
+_BLANK = "#blank"
+_OF_TRACKERS = frozenset("finish log main_process_only name start store_init_configuration".split())
 _FIRST = frozenset({"main_process_first", "local_main_process_first"})
 
 
@@ -74,6 +81,8 @@ def accelerate_call(
         begin(run, word, keywords, node)
         made = run.allocate((node, word), lambda: Instance(None, f"accelify.runtime.{word}", "accelerator"))
         return Value(refs=(made,))
+    if word == "DataLoaderConfiguration":
+        divide(run, keywords)
     version = keywords.get("fsdp_version")
     if word == "FullyShardedDataParallelPlugin" and version is not None and version.const == 2:
         run.in_place = True
@@ -104,7 +113,10 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
     # Hugging Face's leaves the ranks' random numbers as they are.
     run.begun_alike = not (run.checks and run.at_model)
     alone = keywords.get("step_scheduler_with_optimizer", NONE).const is False
-    run.meet("accelerator", node, word, detail="schedules alone" if alone else "")
+    divide(run, keywords)
+    run.meet(
+        "accelerator", node, word, detail="schedules alone" if alone or (run.split and run.at_model) else ""
+    )
     if any(name.startswith("gradient_accumulation") and v.const != 1 for name, v in keywords.items()):
         run.meet("accumulates", node, "Accelerator")
     if run.checks and word == "Accelerator":
@@ -115,6 +127,10 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
     placement = keywords.get("device_placement")
     if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
         run.on_cpu = True
+
+
+def divide(run: Run, keywords: Mapping[str, Value]) -> None:
+    """Note that each batch of a loader is divided between the processes, where an Accelerator is asked for that."""
     split = keywords.get("split_batches")
     if split is not None and split.const is True:
         run.split = not run.unsplit
@@ -143,6 +159,10 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
         where = DEVICE if is_device and not run.on_cpu else ""
         text = OWN_DEVICE if is_device and run.checks else ""
         return Value(type="torch.device" if is_device else "", where=where, text=text)
+    if name == "state" and run.checks:
+        return Value(
+            own(), run.reason(node, "the rank"), refs=(ref,)
+        )  # as a text it says which process it is
     if name in ("state", "gradient_state"):
         return Value(refs=(ref,))
     if name == "trackers":
@@ -152,10 +172,23 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
     return None
 
 
-def _tracker(run: Run, node: ast.AST) -> Value:
+def _tracker(run: Run, node: ast.AST, type_: str = _TRACKER) -> Value:
     """One of an Accelerator's trackers: on the other processes it does nothing."""
-    type_ = "accelerate.tracking.GeneralTracker"
     return Value(refs=(run.allocate((node, "tracker"), lambda: Instance(None, type_, "object")),), type=type_)
+
+
+def tracker_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> Value | None:
+    """An attribute of a tracker that the main process alone has; None for another one, and of any other object."""
+    if name in _OF_TRACKERS or not run.at_model or run.read(ref, _BLANK) is None:
+        return None
+    why = run.reason(node, f"`{run.segment(node)}` is there on the main process alone")
+    tree = run.module.tree or ast.Module([], [])
+    caught = [part for one in ast.walk(tree) if isinstance(one, ast.Try) for part in one.body]
+    run.depends()
+    if not (any(guard.parts_ranks for guard in run.guards) or any(node in ast.walk(part) for part in caught)):
+        text = f"`.{name}` of a tracker is there on the main process alone, and the others end with an AttributeError"
+        run.meet("misuse", node, text, detail="same")
+    return Value(MAIN, why)
 
 
 def accelerator_method(
@@ -225,8 +258,19 @@ def accelerator_method(
         return Value(type="torch.Tensor")
     run.depends()
     if run.checks and name.startswith("prepare"):
-        run.meet("wrapped", node, name, detail="waits" if any(map(_is_model, args)) else "")
+        named = [*zip(getattr(node, "args", ()), args, strict=False)]
+        waits = any(map(_is_model, args)) or any(_is_trained(run, arg, value) for arg, value in named)
+        run.meet("wrapped", node, name, detail="waits" * waits)
         misuse.of_prepare(run, args, node)
+        for arg, value in named if not waits else ():
+            if any(stays(run, ref) for ref in value.refs) and (part := part_trained(run, arg)):
+                text = f"`{name}` gives `{ast.unparse(arg)}` back as it is, as it is no Module"
+                run.meet(
+                    "misuse",
+                    node,
+                    f"{text}: nothing averages the gradients of `{part}`; prepare that",
+                    detail="prepared",
+                )
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
@@ -235,7 +279,8 @@ def accelerator_method(
         for value, arg in zip(made, given, strict=False):
             if run.checks and has_parameters_of(run, arg):
                 for ref in value.of(Instance):
-                    ref.kind = "module" if ref.kind == "object" and ref.cls is None else ref.kind
+                    unknown = ref.kind == "object" and ref.cls is None and ref.prepared
+                    ref.kind = "module" if unknown else ref.kind
         if len(made) == 1 and any(isinstance(one, ast.Starred) for one in given):
             # `prepare(*loaders)`, of which it is not known how many there are.
             several = container(run, "list")
@@ -264,8 +309,12 @@ def accelerator_method(
             misuse.of_folder(run, name, first, node)
         run.meet("collective", node, f"accelerator.{name}")
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
-    if name == "get_tracker" and not any(word.startswith("unwrap") for word in keywords) and len(args) < 2:
-        return _tracker(run, node)
+    if name == "get_tracker":
+        unwraps = keywords.get("unwrap", args[1] if len(args) > 1 else NONE)
+        found = _tracker(run, node) if unwraps.const is None else _tracker(run, node, _UNWRAPPED)
+        for one in found.of(Instance):
+            run.store.set(one, _BLANK, constant(True))
+        return found
     if name in _FIRST:
         return Value(type=FIRST_FLAG)
     if name in _ONCE_DECORATORS:
@@ -280,7 +329,16 @@ def _divisors(node: ast.AST) -> frozenset[str]:
 
 
 def _is_model(value: Value) -> bool:
-    return any(ref.kind == "module" and not ref.prepared for ref in value.of(Instance))
+    models = [ref for ref in value.of(Instance) if ref.kind == "module"]
+    return bool(models) and not any(ref.prepared for ref in models)
+
+
+def _is_trained(run: Run, arg: ast.expr, value: Value) -> bool:
+    """Whether an argument of which nothing is known is a model: the script asks for its parameters."""
+    unknown = any(
+        ref.kind == "object" and ref.cls is None and not stays(run, ref) for ref in value.of(Instance)
+    )
+    return unknown and has_parameters_of(run, arg)
 
 
 def _main(run: Run, node: ast.AST) -> Guard:
@@ -294,6 +352,8 @@ def _word(value: Value | None) -> str:
 def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
     """What `prepare` gives for an object; one of which nothing is known may be a loader as well as a model."""
     refs: list[Ref] = []
+    if run.checks and value.refs and all(map(partial(stays, run), value.refs)):
+        return value
     mark(run, value, trained=True)
     if not value.type and value.const is UNSET and all(isinstance(ref, Bound) for ref in value.refs):
         made = run.allocate((node, "prepared", number), lambda: Instance(None))
@@ -321,6 +381,24 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
         else:
             refs.append(ref)
     return Value(value.place, value.why, tuple(refs), value.type)
+
+
+def stays(run: Run, ref: Ref) -> bool:
+    """Whether `prepare` gives an object back as it is: it is known to be none that it prepares."""
+    if not isinstance(ref, Instance) or ref.kind != "object" or ref.prepared:
+        return False
+    line = ref.cls.line_up() if ref.cls is not None else [Library(ref.type)]
+    if any(not base.refs for one in line if isinstance(one, Class) for base in one.bases):
+        return False  # nothing is known of one that it derives from
+    bases = [run.knowledge.canonical(one.name) for one in line if isinstance(one, Library)]
+    return all(_is_class(run, name) for name in bases)
+
+
+def _is_class(run: Run, name: str) -> bool:
+    """Whether the tables know a class, and no function that makes one of many: `hydra.utils.instantiate`."""
+    row = run.knowledge.row(name)
+    known = bool(run.knowledge.bases(name)) or (row is not None and not row.name.endswith(".*"))
+    return known and name.rpartition(".")[2][:1].isupper()
 
 
 def _note_prepared(run: Run, ref: Instance, whole: Value, depth: int = 0) -> None:

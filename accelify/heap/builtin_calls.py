@@ -17,6 +17,7 @@ from accelify.heap.containers import (
     end_of,
     fill_of,
     is_without,
+    keyed,
     keys_in,
     open_up,
     over_rounds,
@@ -125,9 +126,7 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
     for ref in value.refs:
         if isinstance(ref, Iterable):
             return engine.run.made(node, ref.rounds, ref.item, type_="builtins.int")
-    if value.type == TUPLE and not value.refs:
-        return Value(type="builtins.int")
-    if is_as_long(value):
+    if (value.type == TUPLE and not value.refs) or is_as_long(value):
         return Value(type="builtins.int")
     place = reduced_value(value, "count")
     text = f"`{engine.run.segment(node)}` {COUNTS}"
@@ -172,7 +171,7 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
                 if (isinstance(ref, Iterable) and ref.shared) or (loaded and not engine.run.split):
                     fill = "rounds"
             if known is not None:
-                for number, one in enumerate(known):
+                for number, one in keyed(engine.run, known, type_):
                     put(engine.run, made, one, number)
                 engine.run.store.set(made, "#known", constant(len(known)))
             elif type_ == "dict":

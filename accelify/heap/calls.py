@@ -11,9 +11,10 @@ from accelify.domains.replacing import replace
 from accelify.heap import misuse, on_tpu, single_numbers
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
 from accelify.heap.appending import appended
+from accelify.heap.budgets import Budgets
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
-from accelify.heap.derived import begun, library_base, of_library
+from accelify.heap.derived import begun, library_base, made_by, of_library
 from accelify.heap.fields import is_unknown
 from accelify.heap.frames import Frame
 from accelify.heap.joining import join
@@ -22,7 +23,7 @@ from accelify.heap.library_state import REPLACED
 from accelify.heap.locations import moved_within
 from accelify.heap.models import method_of_parts
 from accelify.heap.object_calls import ObjectCalls
-from accelify.heap.parameters import SPREAD, bind_parameters
+from accelify.heap.parameters import SPREAD, bind_parameters, fitting
 from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
 from accelify.heap.state import made_again
 from accelify.heap.turns import FIRST
@@ -53,10 +54,6 @@ _DEEPEST = 24
 _MOST_OF_ONE = 2
 # At how many places objects of one class of models are distinguished.
 _MOST_OBJECTS = 10
-# After how many times that a function was gone through its calls are no longer distinguished by their places.
-_MOST_CONTEXTS = 48
-# What part of the budget one function may use that is gone through more often than that.
-_PARTS = 6
 
 
 class Calls:
@@ -68,9 +65,7 @@ class Calls:
         self.libraries = LibraryCalls(engine)
         self.objects = ObjectCalls(engine)
         self.memory = engine.memory
-        # How often each function was gone through.
-        self._gone: dict[ast.AST, int] = {}
-        self._spent: dict[ast.AST, int] = {}
+        self.budgets = Budgets(engine.run)
         # The places at which objects of each class of models are made.
         self._places: dict[Class, set[tuple[ast.AST, ...]]] = {}
 
@@ -155,7 +150,7 @@ class Calls:
         self, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value | None:
         found: Value | None = None
-        for ref in called.refs:
+        for ref in fitting(self.run, called.refs, len(args), keywords, node):
             result = self._call_ref(ref, called, args, keywords, node)
             found = result if found is None else self._either(found, result, node)
         return found
@@ -233,6 +228,10 @@ class Calls:
                     return made
             if isinstance(inner, Container):
                 made = container_method(self.engine, receiver, inner, ref.method, args, keywords, node)
+                if made is not None:
+                    return made
+            if isinstance(inner, Class) and self.run.checks:
+                made = made_by(self.engine, inner, ref.method, args, keywords, node)
                 if made is not None:
                     return made
             if isinstance(inner, Super):
@@ -317,7 +316,7 @@ class Calls:
             self.run.calls.append((cls.node, node))
             self._without_init(ref, cls, args, keywords)
             self.run.calls.pop()
-        return made
+        return divided(self.run, made, keywords, node) if self.run.checks and kind == "loader" else made
 
     def _are_many(self, cls: Class, node: ast.AST) -> bool:
         """Whether objects of a class are made at more places than are distinguished."""
@@ -384,7 +383,7 @@ class Calls:
             cut = next((n for n, (called, _) in enumerate(self.run.calls) if called is function.node), 0)
             self.run.leave_pieces(cut if depth >= _MOST_OF_ONE else 0)
             return Value(own(), self.run.reason(node, text, *args)) if parts else Value()
-        if self._gone.get(function.node, 0) >= _MOST_CONTEXTS:
+        if self.budgets.is_called_often(function):
             # One call stands for all others: wherever it is made, whatever numbers and texts it gets.
             node = function.node
             args, keywords = list(map(_widened, args)), {name: _widened(v) for name, v in keywords.items()}
@@ -392,31 +391,21 @@ class Calls:
         known = self.memory.of_call(key, node)
         if known is not None:
             return cast(Value, known.result)
-        if self._is_too_dear(function, [*args, *keywords.values()]):
-            self.run.leave_unread(f"`{function.name}` is called in too many ways", node)
+        copied = self.budgets.copied(function)
+        if (used := self.budgets.used_up(function, copied, [*args, *keywords.values()])) is not None:
+            self.run.leave_unread(used, node)
             self.run.leave_pieces(0)
             return Value()
         self.memory.begin()
-        steps = self.run.steps
-        result = self._gone_through(function, args, keywords, node)
-        self._spent[function.node] = self._spent.get(function.node, 0) + self.run.steps - steps
+        with self.budgets.spending(function, copied):
+            result = self._gone_through(function, args, keywords, node)
         self.memory.end_call(key, node, result)
         return result
-
-    def _is_too_dear(self, function: Function, args: Sequence[Value]) -> bool:
-        """Whether a function that all ranks do alike, outside shared loops, has used up its part of the budget."""
-        return (
-            self._gone.get(function.node, 0) >= _MOST_CONTEXTS
-            and self._spent.get(function.node, 0) > self.run.budget // _PARTS
-            and not self.run.in_shared_loop()
-            and all(array_of(value).is_same for value in args)
-        )
 
     def _gone_through(
         self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
         self.run.reached.add(function.node)
-        self._gone[function.node] = self._gone.get(function.node, 0) + 1
         scope = Scope(function.module, function.outer)
         bind_parameters(self.run, function, args, keywords, scope)
         statements = self.engine.statements

@@ -127,6 +127,14 @@ def put(run: Run, into: Container, value: Value, key: Any = UNSET, *, filling: s
             run.store.set(into, "#fill", constant("samples" if by_samples else filling))
 
 
+def keyed(run: Run, known: Sequence[Value], type_: str) -> list[tuple[Any, Value]]:
+    """Elements with their numbers, or the values of a dictionary that is made of pairs with their keys."""
+    pairs = [elements(run, one) or [] for one in known] if type_ == "dict" else []
+    if pairs and all(len(pair) == 2 for pair in pairs):
+        return [(pair[0].const, pair[1]) for pair in pairs]
+    return list(enumerate(known))
+
+
 def end_of(run: Run, ref: Container) -> Any:
     """The number of an element that all ranks append once to a list whose elements are known; UNSET of another one."""
     size = ref.slot("#known") if ref.type == "list" else None

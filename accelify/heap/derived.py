@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from accelify.heap.accelerator import STATES, accelerator_method, begin, is_accelerate
+from accelify.heap.loaders import loader_made
 from accelify.heap.misuse import WRAPPERS
 from accelify.heap.models import may_be_model
 from accelify.heap.process_groups import wrapped
 from accelify.heap.run import Run
-from accelify.heap.values import Class, Instance, Library, Value
+from accelify.heap.values import Class, Function, Instance, Library, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
 
 MODULE = "torch.nn.Module"
 
@@ -47,6 +52,8 @@ def begun(
     """What the library's class does as an object begins; with `args` where it is known what it gets."""
     if ref.kind == "accelerator":
         begin(run, ref.type.rpartition(".")[2], keywords, node)
+    elif ref.kind == "loader" and args is not None:
+        loader_made(run, ref, args, keywords, node)
     elif is_wrapper(ref) and args is not None and run.checks:
         made = wrapped(run, ref.type, args, keywords, node)
         ref.wrapped = next((one.wrapped for one in made.of(Instance)), ref.wrapped)
@@ -68,3 +75,30 @@ def of_library(
         elif ref.kind == "accelerator":
             return accelerator_method(run, ref, name, args, keywords, node)
     return None
+
+
+def made_by(
+    engine: Interpreter,
+    cls: Class,
+    name: str,
+    args: Sequence[Value],
+    keywords: Mapping[str, Value],
+    node: ast.AST,
+) -> Value | None:
+    """An object that a class of the project makes by a method of a library's that it derives from, of which nothing is
+    known but its class: `Net.from_pretrained(path)`; None for another method."""
+    run, (base, kind) = engine.run, library_base(engine.run, cls)
+    row = run.knowledge.row(f"{base}.{name}") if base else None
+    if row is None or row.transfer != "new" or row.returns != base:
+        return None
+    engine.calls.libraries.call(f"{base}.{name}", args, keywords, node)
+    ref = run.allocate((node, cls), lambda: Instance(cls, base, kind))
+    run.place(ref, run.shared_loops())
+    inits = (run.read(one, "__init__") for one in cls.line_up() if isinstance(one, Class))
+    init = next((found for one in inits if one is not None for found in one.of(Function)), None)
+    if init is not None:
+        # What it is handed beside is for the constructor, all else comes from the file.
+        names = {one.arg for one in (*init.node.args.args, *init.node.args.kwonlyargs)}
+        given = {word: value for word, value in keywords.items() if word in names}
+        engine.calls.call_function(init, [Value(refs=(ref,))], given, node)
+    return Value(refs=(ref,))

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import ast
 
+from accelify.heap.containers import array_of
 from accelify.heap.run import Run
+from accelify.heap.values import Value
+
+_KINDS = frozenset({"cpu", "cuda", "hpu", "mps", "npu", "xpu"})
+
+
+def asks_for_kind(op: ast.cmpop, left: Value, right: Value) -> bool:
+    """Whether a comparison asks for the kind of a process's own device, which all have alike: `device == "cpu"`."""
+    own = any(not array_of(value).is_uniform for value in (left, right))
+    return own and isinstance(op, ast.Eq | ast.NotEq) and bool(_KINDS & {left.const, right.const})
 
 
 def where_named(run: Run, node: ast.AST, device: object) -> ast.AST:

@@ -12,6 +12,7 @@ from accelify.domains.meeting_rows import meeting, meets, mixing
 from accelify.domains.placement import CLOCK, Kind, function, multiplied, own
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
+from accelify.heap import on_tpu
 from accelify.heap.containers import (
     KEYS,
     array_of,
@@ -41,8 +42,9 @@ from accelify.heap.counts import (
     with_token,
     within_pass,
 )
+from accelify.heap.device_texts import asks_for_kind
 from accelify.heap.fields import name_of
-from accelify.heap.flags import ASKED, OPPOSITES, asked, together, truth
+from accelify.heap.flags import ASKED, FLAGS, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.moved import was_moved
@@ -137,7 +139,10 @@ class Expressions:
     # Operators
 
     def _BinOp(self, node: ast.BinOp, scope: Ref) -> Value:
-        return self.operate(node, node.op, self.evaluate(node.left, scope), self.evaluate(node.right, scope))
+        left, right = self.evaluate(node.left, scope), self.evaluate(node.right, scope)
+        if isinstance(node.op, ast.BitAnd | ast.BitOr) and FLAGS & {left.type, right.type}:
+            return together(self.run, node, (left, right))  # of truth values they are `and` and `or`
+        return self.operate(node, node.op, left, right)
 
     def operate(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
         """The result of a binary operator, or of its assignment form."""
@@ -260,6 +265,8 @@ class Expressions:
                 return flag
             if (within := within_pass(self.run, node, left, right)) is not None:
                 return within
+            if asks_for_kind(node.ops[0], left, right):
+                return Value(type="builtins.bool")
             if left.const is not UNSET and right.const is not UNSET:
                 with suppress(TypeError):
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))
@@ -453,6 +460,8 @@ class Expressions:
                 return given
         if base.where != key.where == DEVICE:  # what lies there takes an index from the host
             meet_together(self.run, node, (base, key))
+        if self.run.checks:
+            on_tpu.of_index(self.run, base, at, node)
         part = part_of(self.run, node, base, key, at)
         return replace(part, refs=base.refs) if is_part(base) else part
 

@@ -25,6 +25,8 @@ from accelify.heap.values import (
 
 # Whether a file is there.
 ASKED = frozenset({FOUND_FLAG, MISSING_FLAG})
+# Which of the ranks one is.
+FLAGS = frozenset({MAIN_FLAG, OTHERS_FLAG, ONE_FLAG})
 # What `not` makes of one.
 OPPOSITES = {
     MAIN_FLAG: OTHERS_FLAG,
@@ -62,16 +64,15 @@ def asked(run: Run, node: ast.AST, value: Value) -> Value:
     return flagged(run, node, value)
 
 
-def together(run: Run, node: ast.BoolOp, values: Sequence[Value]) -> Value:
+def together(run: Run, node: ast.BoolOp | ast.BinOp, values: Sequence[Value]) -> Value:
     """`and` or `or` of several values."""
-    both = isinstance(node.op, ast.And)
+    both = isinstance(node.op, ast.And | ast.BitAnd)
     values = [flagged(run, node, value) for value in values]
     types = [value.type for value in values]
-    flags = {MAIN_FLAG, OTHERS_FLAG, ONE_FLAG}
-    rest = [value for value in values if value.type not in flags]
+    rest = [value for value in values if value.type not in FLAGS]
     if run.checks and (both or all(value.place.is_uniform for value in rest)):
         # `not distributed or rank == 0`: of one process that is alone it is true as well.
-        if len(found := set(types) & flags) == 1:
+        if len(found := set(types) & FLAGS) == 1:
             return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=found.pop())
     # Of what goes by the time, such as whether a file named by it is there, the main process alone is asked.
     plain = all(value.place.is_uniform or (both and value.place.kind is Kind.CLOCK) for value in rest)
@@ -83,5 +84,5 @@ def together(run: Run, node: ast.BoolOp, values: Sequence[Value]) -> Value:
     asked = MISSING_FLAG if both else FOUND_FLAG
     if asked in types or set(types) == {OPPOSITES[asked]}:
         return Value(made.place, made.why, type=asked if asked in types else OPPOSITES[asked])
-    kinds = (one for one in types if one not in ("", PART, *ASKED) and (both or one not in flags))
+    kinds = (one for one in types if one not in ("", PART, *ASKED) and (both or one not in FLAGS))
     return Value(made.place, made.why, refs, next(kinds, ""))

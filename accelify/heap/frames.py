@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from accelify.heap.memory import Known
 from accelify.heap.pieces import Written
 from accelify.heap.values import Guard, Value
+
+_PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+_OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
+# What makes a statement cost more to be gone through than to be remembered.
+_DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +44,13 @@ class Frame:
         self.first = False
         self.left: list[tuple[Written, Guard | None]] = []
         self.early: list[Early] = []
+
+
+@lru_cache(maxsize=10_000)
+def is_dear(stmt: ast.stmt) -> bool:
+    """Whether it costs more to go through a statement than to remember it."""
+    return not isinstance(stmt, _PLAIN) and (
+        isinstance(stmt, _OF_STATEMENTS)
+        or isinstance(getattr(stmt, "value", None), _DEAR)
+        or any(isinstance(part, _DEAR) for part in ast.walk(stmt))
+    )

@@ -28,6 +28,10 @@ _ALIKE = frozenset(
 )
 
 
+# What asks torch.distributed for the group that a process is in.
+_ASKING = frozenset({"get_rank", "get_world_size", "is_available", "is_initialized"})
+# A line so near to a condition goes without saying.
+_NEAR = 3
 _MEETING = frozenset({"collective", "backward", "step"})
 
 
@@ -84,7 +88,11 @@ def without_group(run: Run, stmt: ast.Try, met: int, tried: int) -> None:
 
 
 def reached(run: Run, stmt: ast.Try) -> list[ast.ExceptHandler]:
-    """The handlers that several processes can come to: what a launcher leaves in their environment is there."""
+    """The handlers that several processes can come to: what a launcher leaves in their environment is there, and a
+    process that is in a group can ask for its rank."""
+    calls = [one.func for part in stmt.body for one in ast.walk(part) if isinstance(one, ast.Call)]
+    if run.checks and calls and {getattr(one, "attr", getattr(one, "id", "")) for one in calls} <= _ASKING:
+        return []
     read = [
         one.slice
         for part in stmt.body
@@ -210,3 +218,10 @@ def _ends(handler: ast.ExceptHandler) -> bool:
 def ends_well(call: ast.expr) -> bool:
     """Whether a call that ends the process says that nothing went wrong: `sys.exit()`, `exit(0)`."""
     return isinstance(call, ast.Call) and all(getattr(one, "value", 1) in (0, None) for one in call.args)
+
+
+def leaving(stmt: ast.stmt, way: str) -> str:
+    """The statement by which a block may be left, with its line."""
+    found = (one for one in ast.walk(stmt) if type(one).__name__.lower() == way)
+    line = next((one.lineno for one in found if isinstance(one, ast.stmt)), stmt.lineno)
+    return f"`{way}` (line {line})" if line > stmt.lineno + _NEAR else ""

@@ -39,6 +39,7 @@ from accelify.heap.values import (
     COUNTER,
     DEVICE,
     HOST,
+    OF_SOME,
     TENSOR,
     TUPLE,
     Bound,
@@ -161,6 +162,7 @@ class Iteration:
                 self.ask(ref, "__getitem__", ("dataset",), node, Value(type="builtins.int"))
             found = self.over_loader(ref, node)
             found.loader = ref
+            self._meet_together(ref, node)
             return found
         for method in ("__iter__", "__getitem__"):
             function = self.engine.attributes.method(ref, method)
@@ -332,6 +334,16 @@ class Iteration:
                 if array_of(item).kind is Kind.OWN and not self._is_changed_at_random(item):
                     return item.placed(array_of(item))
         return None
+
+    def _meet_together(self, ref: Instance, node: ast.AST) -> None:
+        """Note that all ranks agree on their random numbers as they begin to go through a prepared loader that
+        shuffles: on some of them alone it waits for the others."""
+        self.run.depends()
+        if self.run.at_model and ref.prepared and any(one.kind in OF_SOME for one in self.run.guards):
+            for loader in ref.wrapped.refs if ref.wrapped is not None else ():
+                shuffles = self.run.read(loader, "#shuffles")
+                if shuffles is not None and shuffles.const is True:
+                    self.run.meet("collective", node, f"iter({self.run.segment(node)})")
 
     def _meet_shares(self, ref: Instance, node: ast.AST) -> None:
         """Note that a prepared loader's data or the weights of its sampler are of each process's batches."""

@@ -49,6 +49,7 @@ from accelify.heap.values import (
     constant,
     is_zero,
 )
+from accelify.heap.wrapper_attributes import of_engine
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ class LibraryCalls:
         single_numbers.of_call(self.run, name, receiver, node)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
-            if any(misuse.of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
+            if name == "setLevel" and args:
+                self.state.set_level(receiver, args[0])
+            if any(of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
                 self.run.meet("collective", node, f"model.{name}")
                 return Value()
             if name == "parse_args":
@@ -243,8 +246,10 @@ class LibraryCalls:
         self.run.depends()
         level = next((value for value in (*args, keywords.get("level", NONE)) if value.of(Library)), NONE)
         names = [ref.name.rpartition(".")[2] for ref in level.of(Library)]
-        # That of the main process stands before that of the others.
-        parted = len(names) == 2 and level.place.kind is Kind.MAIN
+        # That of the main process stands before that of the others, of which nothing is known where it is a text.
+        parted = name == "setLevel" and any(value.place.kind is Kind.MAIN for value in args)
+        parted = parted or (len(names) == 2 and level.place.kind is Kind.MAIN)
+        names = names if len(names) == 2 or not parted else ["ERROR"]
         if parted or (name != "logging.basicConfig" and any(one.kind == "others" for one in self.run.guards)):
             # A logger's own level lets it write what is at it.
             below = int(name in ("setLevel", "logging.basicConfig"))
@@ -304,6 +309,8 @@ class LibraryCalls:
         # What lies in the temporary folder has another name on each process.
         is_temporary = self.run.checks and row.name.startswith("tempfile.") and bool(row.effect)
         happens = bool(row.effect) and not is_temporary and self._happens(row, args, keywords, shift)
+        if row.effect == "tracker.start" and not happens:
+            self.run.meet("tracker.off", node, name)
         if happens and self.state.is_heard(row):
             shown = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
             shown += self.state.shown(row, args[0] if receiver else None)
@@ -363,6 +370,8 @@ class LibraryCalls:
                 guards=guards,
                 detail="made"
                 if made_bar
+                else "untrained"
+                if row.effect == "state.write" and receiver and not misuse.is_trained(self.run, args[0])
                 else "loud"
                 if heard and level >= logging.WARNING
                 else self._mode(args, keywords, shift)
@@ -387,7 +396,7 @@ class LibraryCalls:
         if row.effect == "file.read" and row.name.rpartition(".")[2] in QUESTIONS:
             result = replace(result, type=FOUND_FLAG)
         self.state.note(row, args[0] if receiver else None, args[shift:], keywords, node)
-        self.state.keep(row, result)
+        self.state.keep(row, args[shift:], result)
         if row.effect == "tracker.start" and self.run.checks:
             # What is done with it later goes to files of this process.
             for value in self._paths(row, args, keywords, shift):
@@ -424,9 +433,14 @@ class LibraryCalls:
             ref.type == "dict" for value in asked for ref in value.of(Container)
         ):
             return False  # `table.rename({"a": "b"})`
-        against = [value for one in row.unless for value in arguments_of(one, args, keywords, shift)]
-        if any(value.const is UNSET or value.const for value in against):
-            return False
+        for one in row.unless:
+            given = [value.const for value in arguments_of(one, args, keywords, shift)]
+            if (
+                one.value in given
+                if one.value is not None
+                else any(const is UNSET or const for const in given)
+            ):
+                return False
         return not row.when or any(value.const is UNSET or value.const for value in asked)
 
     def _mutate(

@@ -21,7 +21,18 @@ from accelify.domains.placement import function
 from accelify.domains.replacing import replace
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import array_of, put
-from accelify.heap.values import NONE, ONCE, Container, Function, Instance, Library, Ref, Value, constant
+from accelify.heap.values import (
+    NONE,
+    ONCE,
+    UNSET,
+    Container,
+    Function,
+    Instance,
+    Library,
+    Ref,
+    Value,
+    constant,
+)
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -31,6 +42,8 @@ if TYPE_CHECKING:
 REPLACED = "#replaced"
 # Of loggers: what each line begins with, the lowest level that was asked for, and that something sets them up.
 _LABEL, _LEVEL, _SET_UP = "#label", "#level", "#set up"
+# Of one logger: its name.
+_NAME = "#name"
 # Where nothing sets them up, loggers write warnings and worse.
 MAIN_LOGS = logging.INFO + 1
 # Where each process writes to a file of its rank, what they write meets nowhere.
@@ -93,8 +106,11 @@ class LibraryState:
         put = None if known or not self.engine.run.checks else self.current("builtins.print")
         return put if put is not None and (put.of(Function) or put.type == ONCE) else None
 
-    def keep(self, row: Row, result: Value) -> None:
-        """Note what a call has started."""
+    def keep(self, row: Row, args: Sequence[Value], result: Value) -> None:
+        """Note what a call has started, or by which name a logger is asked for."""
+        if row.name == "logging.getLogger" and self.engine.run.checks:
+            for ref in result.of(Instance):
+                self.engine.run.store.set(ref, _NAME, args[0].plain() if args else None)
         if row.effect == "tracker.start" and row.returns and result.refs:
             self._started.fields.setdefault(row.returns, NONE)
             self.engine.run.store.set(self._started, row.returns, result.plain())
@@ -123,6 +139,25 @@ class LibraryState:
             run.store.set(self._replaced, _SET_UP, constant(True))
         elif self._may_set_up(name):
             run.store.set(self._replaced, _LEVEL, constant(0))
+
+    def set_level(self, logger: Value, level: Value) -> None:
+        """Note from which level on a package writes that sets its own logger up, of which its other loggers are parts:
+        `logging.getLogger(__name__.split(".")[0]).setLevel(logging.WARNING)`."""
+        run, package = self.engine.run, self._package()
+        names = [run.read(ref, _NAME) for ref in logger.of(Instance)]
+        own = [name for name in names if name is not None and (name.const in (UNSET, package))]
+        words = [ref.name.rpartition(".")[2] for ref in level.of(Library)]
+        if package and own and words:
+            # Of several that an environment may choose, it is Python's own where nobody does.
+            levels = {LEVELS.get(word, 0) for word in words}
+            known = logging.WARNING if logging.WARNING in levels else min(levels)
+            run.store.set(self._replaced, f"{_LEVEL} {package}", constant(known))
+
+    def _package(self) -> str:
+        """The package that what is gone through is in, "" for the script and modules beside it."""
+        module = self.engine.run.module
+        root, dot, _ = module.name.partition(".")
+        return root if dot or module.path.endswith("__init__.py") else ""
 
     def _handled(self, handler: Value | None) -> None:
         """Note which processes write where, by a handler that they get."""
@@ -154,6 +189,9 @@ class LibraryState:
         level = LEVELS.get(row.name.rpartition(".")[2].upper(), logging.CRITICAL)
         run = self.engine.run
         lowest, set_up = run.read(self._replaced, _LEVEL), run.read(self._replaced, _SET_UP)
+        of_package = run.read(self._replaced, f"{_LEVEL} {self._package()}") if run.checks else None
+        if of_package is not None:
+            lowest = set_up = of_package
         asked = lowest.const if lowest is not None and set_up is not None else None
         return not (row.name.startswith("logging.") and isinstance(asked, int) and level < asked)
 

@@ -16,9 +16,9 @@ from accelify.heap.device_texts import is_compared, where_named
 from accelify.heap.dividing import divides
 from accelify.heap.divisors import divisors, made_of
 from accelify.heap.gradient_scalers import scales_alone
-from accelify.heap.locations import text_of
 from accelify.heap.run import Run
 from accelify.heap.values import BATCH, SPAWNED, Class, Guard, Instance, Library, Ref, Value, constant
+from accelify.heap.wrapper_attributes import is_asked_for
 
 # The names of torch's wrapper for several processes, and of its sampler.
 WRAPPERS = frozenset(
@@ -47,9 +47,8 @@ _SCALING = "apex.amp.scale_loss"
 _SPLITTING = frozenset(
     {"torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel"}
 )
-_KINDS = {"module": "model", "optimizer": "optimizer", "scheduler": "scheduler", "loader": "loader"}
-# What a script has written to the wrapper itself.
-SET = "#set "
+# What puts something into a list.
+_FILLING = frozenset({"append", "extend"})
 _PLACES = ("device", "map_location")
 # The text of a device with its number.
 _INDEXED = re.compile(r"(?:cuda|xpu|npu):\d+")
@@ -71,21 +70,6 @@ _TOUCHES_GPU = frozenset(
     for name in """
     current_device current_stream get_device_capability get_device_name get_device_properties init mem_get_info
     memory_summary synchronize
-    """.split()
-)
-# What DeepSpeed's engine around a model has, which every process calls.
-_OF_ENGINES = frozenset({"load_checkpoint", "save_16bit_model", "save_checkpoint", "save_fp16_model"})
-# What a condition asks that goes by the wrapper around a model.
-_ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
-# What a wrapper around a model has, whatever the model.
-OF_MODULES = frozenset(
-    """
-    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda device device_ids double
-    dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu
-    join load_state_dict modules mtia named_buffers named_children named_modules named_parameters no_sync parameters
-    register_backward_hook register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
-    register_full_backward_pre_hook register_module register_parameter require_backward_grad_sync requires_grad_
-    set_extra_state share_memory state_dict to to_empty train training type xpu zero_grad
     """.split()
 )
 
@@ -212,13 +196,13 @@ def of_method(
     """A call of a method of a library's object."""
     on_tpu.of_method(run, receiver, name, node)
     if name == "set_epoch":
-        run.meet("epoch", node, name)
-    if name == "load_state_dict" and any(_is_trained(run, ref) for ref in receiver.of(Instance)):
+        run.meet("epoch", node, name, [receiver])
+    if name == "load_state_dict" and is_trained(run, receiver):
         # Where it asks for the wrapper first, it knows which names the weights have.
         wrapped = all(
             ref.prepared and ref.kind == "module" for ref in receiver.refs if isinstance(ref, Instance)
         )
-        detail = "wrapper" if wrapped and not _is_asked_for(run, node) else ""
+        detail = "wrapper" if wrapped and not (run.in_place or is_asked_for(run, node)) else ""
         run.meet("loaded", node, run.segment(node), [receiver, *args[:1]], detail=detail)
     if name in ("to", "cuda"):
         given = [*args[:1], *_at(keywords)]
@@ -232,9 +216,12 @@ def of_move(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
         _fixed(run, [*args[:1], *_at(keywords)], node, name)
 
 
-def _is_trained(run: Run, ref: Instance) -> bool:
-    """Whether the processes train on with an object: what is prepared, and what makes the steps."""
-    return ref.kind in ("optimizer", "scheduler") or ref.prepared or run.read(ref, "#prepared") is not None
+def is_trained(run: Run, value: Value) -> bool:
+    """Whether the processes train on with one of some objects: what is prepared, and what makes the steps."""
+    return any(
+        ref.kind in ("optimizer", "scheduler") or ref.prepared or run.read(ref, "#prepared") is not None
+        for ref in value.of(Instance)
+    )
 
 
 def without_devices(keywords: Mapping[str, Value]) -> Mapping[str, Value]:
@@ -288,13 +275,9 @@ def _own_device(run: Run) -> str:
 
 
 def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
-    """A call of `prepare`: of what is prepared already, or whose results are taken in another order."""
+    """A call of `prepare`: of a share of the data, or whose results are taken in another order."""
     for value in args:
         for ref in value.of(Instance):
-            if ref.prepared and ref.kind in _KINDS:
-                text = f"a {_KINDS[ref.kind]} is prepared twice, and so wrapped or divided twice"
-                run.meet("misuse", node, text, detail="twice")
-                return
             if ref.kind == "loader" and not ref.prepared and (why := divides(run, ref)) is not None:
                 text = "`prepare` divides once more a loader whose data are each process's share already"
                 text = f"{text}; leave it out, or give it all data"
@@ -316,11 +299,7 @@ def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
 
 def _taken(run: Run, node: ast.AST) -> list[str] | None:
     """The texts of what a call is assigned to, also by way of a name; None where it is not assigned."""
-    assigned = [
-        (stmt.value, stmt.targets[0])
-        for stmt in (ast.walk(run.module.tree) if run.module.tree is not None else ())
-        if isinstance(stmt, ast.Assign)
-    ]
+    assigned = list(_assigned(run.module.tree))
     target = next((target for value, target in assigned if value is node), None)
     if isinstance(target, ast.Name):
         named = [one for value, one in assigned if getattr(value, "id", "") == target.id]
@@ -331,10 +310,17 @@ def _taken(run: Run, node: ast.AST) -> list[str] | None:
     return None if any(isinstance(p, ast.Starred) for p in parts) else [*map(ast.unparse, parts)]
 
 
+def _assigned(tree: ast.Module | None) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What a module assigns, each with its first target."""
+    for stmt in ast.walk(tree) if tree is not None else ():
+        if isinstance(stmt, ast.Assign):
+            yield stmt.value, stmt.targets[0]
+
+
 def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
     """A gather of what was gathered already."""
     place = array_of(value)
-    if place.kind is Kind.WIDE and place.rows:
+    if place.kind is Kind.WIDE and (place.rows or place.degree is None):
         run.meet(
             "misuse",
             node,
@@ -352,14 +338,20 @@ def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
 
 
 def _is_cut(run: Run, node: ast.AST) -> bool:
-    """Whether the script cuts by hand what a call gives: `labels = labels[:left]`."""
-    taken = set(_taken(run, node) or ())
-    return run.module.tree is not None and any(
+    """Whether the script cuts by hand what a call gives, `labels = labels[:left]`, or what it makes of that."""
+    taken, tree = set(_taken(run, node) or ()), run.module.tree
+    for one in ast.walk(tree) if tree is not None else ():
+        if isinstance(one, ast.Call) and getattr(one.func, "attr", "") in _FILLING and node in one.args:
+            into = ast.unparse(getattr(one.func, "value", one))
+            # What the list is put together to, mostly under the same name.
+            made = [to for value, to in _assigned(tree) if into in map(ast.unparse, ast.walk(value))]
+            taken |= {into, *map(ast.unparse, made)}
+    return tree is not None and any(
         isinstance(one, ast.Subscript)
         and isinstance(one.slice, ast.Slice)
         and one.slice.lower is None
         and ast.unparse(one.value) in taken
-        for one in ast.walk(run.module.tree)
+        for one in ast.walk(tree)
     )
 
 
@@ -409,84 +401,6 @@ def of_backward(run: Run, node: ast.AST) -> None:
             text = f"the loss is divided by `{divisor}`, which accelerator.backward does once more"
             run.meet("misuse", node, text, detail="divided")
             return
-
-
-def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
-    """An attribute of a prepared model."""
-    if ref.kind != "module" or not ref.prepared or run.in_place:
-        return
-    if run.read(ref, f"{SET}{name}") is not None or of_engine(run, ref, name):
-        return
-    converted = not run.checks
-    if name == "no_sync":
-        run.meet("accumulate", node, f"model.{name}")
-    elif (
-        (run.accelerated or run.at_model or converted) and name not in OF_MODULES and _is_asked_for(run, node)
-    ):
-        return
-    elif name == "module" and (run.accelerated or converted):
-        if _has_default(node) or _is_by_deepspeed(run):
-            return
-        text = (
-            "`.module` of a prepared model is there on several processes only; use accelerator.unwrap_model"
-        )
-        run.meet("misuse", node, text, detail="wrapper")
-    elif run.at_model and name != "module" and name not in OF_MODULES and not name.startswith("__"):
-        way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
-        text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes; use {way}.{name}"
-        run.meet("misuse", node, text, detail="wrapper")
-
-
-def of_engine(run: Run, model: Instance, name: str) -> bool:
-    """Whether it is the wrapper of DeepSpeed that has an attribute: no class of the prepared model has it."""
-    if name not in _OF_ENGINES or not (run.accelerated and model.prepared and model.kind == "module"):
-        return False
-    line = model.cls.line_up() if model.cls is not None else []
-    classes = [one for one in line if isinstance(one, Class)]
-    return all(run.read(one, name) is None for one in classes)
-
-
-def of_attribute_set(run: Run, model: Ref, name: str, node: ast.AST) -> None:
-    """An attribute that is set on the wrapper around a model, and asked of the model by its methods."""
-    if not isinstance(model, Instance) or model.kind != "module" or not run.at_model or run.in_place:
-        return
-    classes = [one for one in model.cls.line_up() if isinstance(one, Class)] if model.cls is not None else []
-    if name not in OF_MODULES and any(re.search(rf"\bself\.{name}\b", text_of(one)) for one in classes):
-        way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
-        text = f"`.{name}` is set on the wrapper around a model, which never sees it; use {way}.{name}"
-        run.meet("misuse", node, text, detail="wrapper")
-
-
-def _is_asked_for(run: Run, node: ast.AST) -> bool:
-    """Whether a condition around goes by whether the model is in a wrapper, and in which one."""
-    return any(
-        isinstance(one, ast.If | ast.IfExp)
-        and _ON_WRAPPERS.search(ast.unparse(one.test)) is not None
-        and any(part is node for part in ast.walk(one))
-        for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
-    )
-
-
-def _has_default(node: ast.AST) -> bool:
-    """Whether it is `getattr` of an attribute with what stands in for it."""
-    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and len(node.args) > 2
-
-
-def _is_by_deepspeed(run: Run) -> bool:
-    """Whether the script runs with DeepSpeed alone, whose engine has the attribute on any number of processes: it
-    sets an option of the plugin's, whatever the launcher says."""
-    return run.module.tree is not None and any(
-        isinstance(target, ast.Subscript) and ast.unparse(target.value).endswith(".deepspeed_config")
-        for stmt in _unconditional(run.module.tree.body)
-        for target in (stmt.targets if isinstance(stmt, ast.Assign) else ())
-    )
-
-
-def _unconditional(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    for stmt in body:
-        yield stmt
-        if isinstance(stmt, ast.FunctionDef | ast.ClassDef | ast.With):
-            yield from _unconditional(stmt.body)
 
 
 def of_length(run: Run, length: Value, node: ast.AST) -> None:

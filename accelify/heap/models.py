@@ -178,6 +178,19 @@ def has_parameters_of(run: Run, expr: ast.expr) -> bool:
     )
 
 
+def part_trained(run: Run, expr: ast.expr) -> str:
+    """The part of what an expression names whose parameters the script hands to an optimizer; "" where none is."""
+    name, tree = ast.unparse(expr), run.module.tree
+    calls = [one for one in (ast.walk(tree) if tree is not None else ()) if isinstance(one, ast.Call)]
+    made = [one for one in calls if "optim" in ast.unparse(one.func).lower()]
+    found = [
+        ast.unparse(one.value)
+        for one in (part for call in made for part in ast.walk(call))
+        if isinstance(one, ast.Attribute) and one.attr in ("parameters", "named_parameters")
+    ]
+    return next((part for part in found if part.startswith(f"{name}.")), "")
+
+
 def gone_through(engine: Interpreter, model: Instance, args: Sequence[Value], node: ast.AST) -> Value | None:
     """What a sequence of models gives, each of what the one before gave; None for another model."""
     if model.type != _SEQUENCE or len(args) != 1:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 from accelify.domains.meeting_rows import turned_over
 from accelify.domains.placement import SAME, Kind, Placement, function
 from accelify.domains.replacing import replace
-from accelify.heap.accelerator import accelerator_attribute
+from accelify.heap.accelerator import accelerator_attribute, tracker_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.counts import shape
 from accelify.heap.derived import is_wrapper
 from accelify.heap.fields import OTHERS, as_dictionary, shows_fields
-from accelify.heap.misuse import OF_MODULES, SET, of_attribute, of_attribute_set
 from accelify.heap.models import mark
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.state import state_written
@@ -37,6 +36,7 @@ from accelify.heap.values import (
     Value,
     constant,
 )
+from accelify.heap.wrapper_attributes import OF_MODULES, SET, of_attribute, of_attribute_set
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -231,7 +231,7 @@ class Attributes:
         if isinstance(ref, Bound) and (made := self._type_of(ref)):
             return Value(array_of(base), base.why, refs=(Bound(replace(base, type=made), name),))
         if isinstance(ref, Container | Bound | Function | Super):
-            return Value(array_of(base), base.why, refs=(Bound(base, name),))
+            return Value(array_of(base), base.why, (Bound(base, name),), self._type_alike(base, name))
         return None
 
     def _type_of(self, ref: Bound) -> str:
@@ -263,6 +263,8 @@ class Attributes:
             data = next((one for part in loaders if (one := self.run.read(part, "#dataset"))), None)
             if data is not None and all(one.cls is not None for one in data.of(Instance)) and data.refs:
                 return data
+        if self.run.checks and (given := tracker_attribute(self.run, ref, name, node)) is not None:
+            return given
         receiver = Value(refs=(ref,))
         if ref.prepared and ref.wrapped is not None and ref.kind != "loader" and not is_wrapper(ref):
             inner = ref.wrapped.of(Instance)
@@ -349,7 +351,12 @@ class Attributes:
         place = base.place if base.place.is_same else function((base.place,), rowwise=True)
         if base.place.kind is Kind.SAME and not base.place.is_same:
             place = Placement(Kind.SAME, base.place.degree)
-        return Value(place, base.why, refs=bound)
+        return Value(place, base.why, refs=bound, type=self._type_alike(base, name))
+
+    def _type_alike(self, base: Value, name: str) -> str:
+        """The type of an attribute of a library's object that is one of its own type: `path.parent`."""
+        row = self.run.knowledge.method(base.type, name) if base.type else None
+        return base.type if row is not None and (row.returns, row.transfer) == (base.type, "pure") else ""
 
     def write(self, base: Value, name: str, value: Value, node: ast.AST) -> None:
         """Write an attribute of all objects that a value may be."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of
+from accelify.heap.divisors import made_of
 from accelify.heap.locations import text_of
 from accelify.heap.run import Run
 from accelify.heap.values import Function, Instance, Value
@@ -23,6 +24,8 @@ _FETCHES = frozenset({"item", "tolist"})
 _NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool"})
 # What makes the rows of a batch as long as the longest of them.
 _PADS = re.compile(r"padding\s*=\s*(?:True|['\"]longest)|\bpad_sequence\(")
+# Methods and functions that give truth values.
+_TRUTHS = frozenset("bool eq ge gt isfinite isinf isnan le logical_and logical_not logical_or lt ne".split())
 _LOOPS = (ast.For, ast.While)
 _SPEAKS = re.compile(r"\btorch_xla\b|\bDistributedType\.(?:XLA|TPU)\b")
 
@@ -86,6 +89,34 @@ def of_padding(run: Run, collates: Sequence[Value], node: ast.AST) -> None:
         _meet(
             run, node, "has batches of many lengths, for each of which XLA compiles anew; pad them all to one"
         )
+
+
+def of_index(run: Run, base: Value, at: ast.expr, node: ast.AST) -> None:
+    """Rows of a batch that are chosen by what is true of them: as many as it is true of.
+
+    Args:
+        run: the abstract run.
+        base: what they are taken of.
+        at: what chooses.
+        node: the whole.
+    """
+    if array_of(base).kind is not Kind.ROUND or not _speaks(run.module.text) or not run.loops:
+        return
+    around = run.calls[-1][0] if run.calls else run.module.tree
+    made = made_of(around, at.id, at.lineno) if isinstance(at, ast.Name) and around is not None else [at]
+    if any(map(_is_truth, made)):
+        text = "has another shape in each step, for which XLA compiles anew; use torch.where, or weights of 0"
+        _meet(run, node, text)
+
+
+def _is_truth(made: ast.expr) -> bool:
+    """Whether an expression gives truth values, one for each element."""
+    if isinstance(made, ast.BinOp):
+        return isinstance(made.op, ast.BitAnd | ast.BitOr) and _is_truth(made.left)
+    if isinstance(made, ast.UnaryOp):
+        return isinstance(made.op, ast.Invert)
+    called = made.func if isinstance(made, ast.Call) else None
+    return isinstance(made, ast.Compare) or getattr(called, "attr", "") in _TRUTHS
 
 
 def _meet(run: Run, node: ast.AST, text: str) -> None:

@@ -25,6 +25,7 @@ from accelify.heap.paths import pattern
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.values import (
+    FIRST_FLAG,
     NONE,
     OWN_DEVICE,
     PROCESSES,
@@ -58,6 +59,7 @@ _SHARDING = frozenset(
     for name in ("fsdp.FullyShardedDataParallel", "fsdp.fully_shard", "_composable.fsdp.fully_shard")
 )
 _BATCHING = frozenset({"torch.utils.data.BatchSampler", "torch.utils.data.sampler.BatchSampler"})
+_LOCKS = frozenset({"filelock.FileLock", "filelock.SoftFileLock", "fasteners.InterProcessLock"})
 # A library's mean over the processes.
 _MEANS = frozenset({"timm.utils.reduce_tensor", "timm.utils.distributed.reduce_tensor"})
 _OVER_ALL = {
@@ -113,18 +115,23 @@ def distributed_call(
     if name in misuse.SAMPLERS and not run.accelerated:
         shuffle = keywords.get("shuffle", args[3] if len(args) > 3 else NONE)
         detail = "in order" if shuffle.const is False else ""
-        run.meet("sampler", node, "DistributedSampler", detail=detail)
         if not detail:
             misuse.of_sampler(run, args, keywords, node)
         # Which part it gives this process is no part of what it is.
         args = [Value() if value.type in (RANK, PROCESSES) else value for value in args]
         keywords = {word: value for word, value in keywords.items() if value.type not in (RANK, PROCESSES)}
-        return engine.calls.libraries.call(name, args, keywords, node)
+        sampler = engine.calls.libraries.call(name, args, keywords, node)
+        run.meet("sampler", node, "DistributedSampler", [sampler], detail=detail)
+        return sampler
     if name in _BATCHING and not run.accelerated:
         # Batches of the samples that another sampler chooses.
         inner = args[0] if args else keywords.get("sampler", NONE)
         known = (ref.type in misuse.SAMPLERS or by_rank(run, ref) for ref in inner.of(Instance))
         return inner if any(known) else None
+    if name in _LOCKS:
+        return Value(
+            type=FIRST_FLAG
+        )  # one process after the other: those that come later find what the first left
     if name in _MEANS and args:
         run.meet("collective", node, word)
         place = all_reduced(array_of(args[0]), "mean")

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any, cast
 from accelify.domains.placement import function, nearer
 from accelify.domains.replacing import replace
 from accelify.heap.appending import is_first
+from accelify.heap.changed_elements import Changed
 from accelify.heap.chosen_elements import added_to_one
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, with_rest
 from accelify.heap.counts import holds, size
 from accelify.heap.flags import truth
-from accelify.heap.frames import Frame
-from accelify.heap.handlers import ends_well, left_alone, parting, reached, suppressing, without_group
+from accelify.heap.frames import Frame, is_dear
+from accelify.heap.handlers import (
+    ends_well,
+    leaving,
+    left_alone,
+    parting,
+    reached,
+    suppressing,
+    without_group,
+)
 from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
@@ -47,13 +56,6 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
-_PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
-_OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
-# What makes a statement cost more to be gone through than to be remembered.
-_DEAR = (ast.Call, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# A line so near to a condition goes without saying.
-_NEAR = 3
-
 
 class Statements:
     """Goes through statements in a scope."""
@@ -63,7 +65,6 @@ class Statements:
         self.run = engine.run
         self.frames: list[Frame] = []
         self._outermost = Frame(0, 0)
-        self._dear: dict[ast.stmt, bool] = {}
         # For each loop around: the writes on the ways out of its rounds.
         self.rounds: list[list[tuple[Written, Guard | None]]] = []
         self._handlers: dict[type[ast.stmt], Callable[[Any, Ref], Flow | None]] = {
@@ -91,7 +92,7 @@ class Statements:
                 break
             for way, guard in flow.exits.items():
                 if guard is not None and (guard.parts_ranks or guard.kind == "missing"):
-                    self.run.guards.append(replace(guard, left=_leaving(stmt, way)))
+                    self.run.guards.append(replace(guard, left=leaving(stmt, way)))
                     pushed += 1
         del self.run.guards[len(self.run.guards) - pushed :]
         return Flow(flow.reached, exits)
@@ -102,7 +103,7 @@ class Statements:
         if handler is None:
             return Flow()
         frame = self.frames[-1] if self.frames else self._outermost
-        if len(self.rounds) == frame.rounds or not self._is_dear(stmt):
+        if len(self.rounds) == frame.rounds or not is_dear(stmt):
             return handler(stmt, scope) or Flow()
         memory, left = self.engine.memory, self.rounds[-1]
         key = memory.statement(stmt, scope)
@@ -119,17 +120,6 @@ class Statements:
         result = flow, frame.returned[before[0] :], frame.left[before[1] :], left[before[2] :]
         memory.end_statement(frame.known, key, result)
         return flow
-
-    def _is_dear(self, stmt: ast.stmt) -> bool:
-        """Whether it costs more to go through a statement than to remember it."""
-        found = self._dear.get(stmt)
-        if found is None:
-            found = self._dear[stmt] = not isinstance(stmt, _PLAIN) and (
-                isinstance(stmt, _OF_STATEMENTS)
-                or isinstance(getattr(stmt, "value", None), _DEAR)
-                or any(isinstance(part, _DEAR) for part in ast.walk(stmt))
-            )
-        return found
 
     # Binding
 
@@ -461,13 +451,17 @@ class Statements:
     # Loops
 
     def _For(self, stmt: ast.For | ast.AsyncFor, scope: Ref) -> Flow:
-        over = self.engine.iteration.over(self.engine.evaluate(stmt.iter, scope), stmt.iter)
+        value = self.engine.evaluate(stmt.iter, scope)
+        over, left = self.engine.iteration.over(value, stmt.iter), Changed(self.engine, stmt, scope)
 
         def once(item: Value) -> Flow:
             self.bind(stmt.target, item, scope)
-            return self.block(stmt.body, scope)
+            flow = self.block(stmt.body, scope)
+            left.note(item)
+            return flow
 
         flow = self.engine.loops.go(stmt.iter, over, once)
+        left.write(value)
         rest = self.block(stmt.orelse, scope)
         return Flow(rest.reached, {**flow.exits, **rest.exits})
 
@@ -490,10 +484,3 @@ class Statements:
         flow = self.engine.loops.go(stmt, over, once)
         rest = self.block(stmt.orelse, scope)
         return Flow(rest.reached, {**flow.exits, **rest.exits})
-
-
-def _leaving(stmt: ast.stmt, way: str) -> str:
-    """The statement by which a block may be left, with its line."""
-    found = (one for one in ast.walk(stmt) if type(one).__name__.lower() == way)
-    line = next((one.lineno for one in found if isinstance(one, ast.stmt)), stmt.lineno)
-    return f"`{way}` (line {line})" if line > stmt.lineno + _NEAR else ""

@@ -29,6 +29,8 @@ from accelify.heap.values import (
 OF_DEFINITIONS = (ModuleRef, Class)
 # How deep in containers what is shown is looked at.
 _DEEPEST = 4
+# Who has what the main process alone has not, and the other way round.
+_OTHERS = {"main": "others", "others": "main"}
 
 
 class Store:
@@ -386,6 +388,11 @@ class Store:
             if now is not None and written is not None and written.token == key and alike:
                 now = replace(now, token=key, delta=None)  # on the one way it stays what it was
             left, right = one.get(key, now), other.get(key, now)
+            if key[1].startswith(ONLY) and now is not None and guard is not None:
+                # Bound on some ranks before, and now on those that had it not: on all.
+                bound = guard.kind if key in one else _OTHERS.get(guard.kind, "")
+                together[key] = now if _OTHERS.get(bound) != now.type else None
+                continue
             # A length that is known on the one way alone is not known.
             unknown = key[1] == "#known" and left != right
             found = None if unknown else join(left, right, under, in_order=in_order)
@@ -394,7 +401,8 @@ class Store:
             together[key] = found
             if guard is not None and (left is None) != (right is None) and found is not None:
                 if guard.kind in OF_SOME and isinstance(key[0], Scope | ModuleRef):
-                    together[(key[0], f"{ONLY}{key[1]}")] = Value(why=guard.why)
+                    bound = guard.kind if left is not None else _OTHERS.get(guard.kind, "")
+                    together[(key[0], f"{ONLY}{key[1]}")] = Value(why=guard.why, type=bound)
         return together
 
     def _lasting(self, one: Written, other: Written) -> frozenset[Ref]:

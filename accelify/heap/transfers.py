@@ -35,7 +35,6 @@ from accelify.heap.axes import (
     names_rows,
     rows_after,
 )
-from accelify.heap.collating import SAMPLERS, pads_rows, splits_by_number, stacks_rows
 from accelify.heap.containers import (
     array_of,
     fill_of,
@@ -46,9 +45,10 @@ from accelify.heap.containers import (
 )
 from accelify.heap.counts import of_shape, shape, size
 from accelify.heap.flags import OPPOSITES
+from accelify.heap.loaders import loader_made
 from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.models import hold_parts
-from accelify.heap.on_tpu import STEPPED, of_padding
+from accelify.heap.on_tpu import STEPPED
 from accelify.heap.paths import joined_path
 from accelify.heap.random_draws import RandomDraws
 from accelify.heap.schedules import length_of, rates_of
@@ -85,8 +85,6 @@ _STATES = {"with a state along the second axis": 1, "with two states along the s
 NAMES_PROCESS = "says which process it is"
 # `ignore_index` where it leaves nothing out.
 _NO_CLASS = -100
-# Loaders whose batches are put together as `collate_fn` says.
-_LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 # What gives as many of the largest as it is asked for.
 _CHOOSING = frozenset({"topk", "kthvalue"})
 # What makes an array of figures, each of which stays what it is.
@@ -454,26 +452,9 @@ class Transfers:
             self.run.store.set(made, "#of", stepped[0] if stepped else None)
             for model in [ref for value in stepped for ref in value.of(Instance)] if self.run.checks else []:
                 self.run.store.set(model, STEPPED, Value(const=True))
-        if row.kind == "loader" and self.run.seeded_apart and (first.refs or first.place.kind is Kind.OWN):
-            self.run.store.set(made, "#data", first)
-        if row.kind == "loader" and type_name in _LOADERS and stacks_rows(args, keywords):
-            self.run.store.set(made, "#rows first", constant(True))
         if row.kind == "loader":
-            size = args[1] if len(args) > 1 else keywords.get("batch_size", constant(1))
-            self.run.batch_sizes.update([size.const] if isinstance(size.const, int) else ())
+            loader_made(self.run, made, args, keywords, node)
             self.run.store.set(made, WHOLE, constant(True) if row.note == WHOLE[1:] else None)
-        if row.kind == "loader":
-            for name in SAMPLERS:
-                self.run.store.set(made, f"#{name}", keywords.get(name))
-            self.run.store.set(made, "#dataset", first)
-            self.run.store.set(made, "#shuffles", keywords.get("shuffle"))
-            self.run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))
-            if pads_rows(args, keywords):
-                self.run.store.set(made, "#padded", constant(True))
-            if self.run.checks:
-                of_padding(self.run, [*args, *keywords.values()], node)
-            if self.run.checks and splits_by_number(args, keywords):
-                self.run.store.set(made, "#lists", constant(True))
         if row.kind == "scheduler":
             rates = rates_of(self.engine, [*args, *keywords.values()])
             length = length_of(self.engine, [*args, *keywords.values(), rates or NONE], node)

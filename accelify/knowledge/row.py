@@ -57,7 +57,7 @@ PLACES = "host, device, default, or like:0 with the position of an argument"
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 # A name of a row: dotted, `?` for a receiver of unknown type, one `*` in the last word.
 _NAME = re.compile(r"(?:\?\.|[^\W\d]\w*\.)*(?:[^\W\d]\w*|\w*(?:\*\w*)+)")
-_ARGUMENT = re.compile(r"(?:(?P<position>\d+)(?:/|$))?(?P<name>[^\W\d]\w*)?")
+_ARGUMENT = re.compile(r"(?:(?P<position>\d+)(?:/|$))?(?P<name>[^\W\d]\w*)?(?::(?P<value>\w+))?")
 _PLACE = re.compile(r"host|device|default|like:\d+")
 
 
@@ -67,7 +67,8 @@ class RowError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Which argument of a call: `0/dim`, `dim` (by name only), `0` (by position only), `*`, `self`."""
+    """Which argument of a call: `0/dim`, `dim` (by name only), `0` (by position only), `*`, `self`; `mode:off` is one
+    with a certain text."""
 
     position: int | None
     """0-based, without self; None: by name only."""
@@ -76,11 +77,14 @@ class Argument:
     """`*`: all arguments."""
     receiver: bool = False
     """`self`."""
+    value: str | None = None
+    """What it is, for `unless=` alone."""
 
     def __str__(self) -> str:
         if self.every or self.receiver:
             return "*" if self.every else "self"
-        return "/".join(str(part) for part in (self.position, self.name) if part is not None)
+        text = "/".join(str(part) for part in (self.position, self.name) if part is not None)
+        return text if self.value is None else f"{text}:{self.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class Row:
     when: tuple[Argument, ...] = ()
     """The effect happens only where one of these arguments is given, and not false or None."""
     unless: tuple[Argument, ...] = ()
-    """The effect does not happen where one of these arguments is given, and not false or None."""
+    """The effect does not happen where one of these arguments is given, and not false or None, or with its text."""
     path: tuple[Argument, ...] = ()
     content: tuple[Argument, ...] = ()
     """What the effect writes. With `mix`: whose rows meet those of the others. Of a loss: what weighs its rows."""
@@ -165,6 +169,10 @@ def _senseless(row: Row) -> str:
         return "kind= is for the transfer new alone."
     if (row.when or row.unless) and not row.effect:
         return f"when= and unless= say when an effect happens: add effect= one of {', '.join(EFFECTS)}."
+    if any(
+        one.value is not None for one in (*row.when, *row.path, *row.content, *row.mutates, *row.overwrites)
+    ):
+        return "an argument with a text, as in mode:off, is for unless= alone."
     if row.path and not row.effect:
         return f"path= is the path of an effect: add effect= one of {', '.join(EFFECTS)}."
     if row.content and not row.effect and row.transfer not in ("mix", "loss") and row.kind != "loss":
@@ -196,7 +204,7 @@ def _argument(word: str, wrong: Any) -> Argument:
     if not word or match is None:
         raise wrong(f"{word!r} is no argument: write 0/name, 0, name, self, or * for all.")
     position = match["position"]
-    return Argument(int(position) if position is not None else None, match["name"])
+    return Argument(int(position) if position is not None else None, match["name"], value=match["value"])
 
 
 def _axis(word: str, wrong: Any) -> Argument:

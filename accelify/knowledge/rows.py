@@ -158,9 +158,9 @@ class Knowledge:
     def _row(self, name: str) -> Row | None:
         if "." not in name:
             return self._exact(name) or self._exact(f"builtins.{name}")
-        if row := self._exact(name):
-            return row
         parent, _, last = name.rpartition(".")
+        if row := self._exact(name):
+            return replace(row, returns=parent) if row.returns == "self" else row
         if row := self._of_class(parent, last) or self._starred(parent, last):
             return row
         while parent:

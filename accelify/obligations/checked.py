@@ -26,6 +26,7 @@ from accelify.obligations.own_ranks import RANK, is_of_rank_alone, names_rank, s
 from accelify.obligations.own_samples import is_of_own_sample
 from accelify.obligations.past_wrappers import is_trained_in, unprepared
 from accelify.obligations.runs import has_accelerator
+from accelify.obligations.sampler_epochs import numbered
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
@@ -95,7 +96,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "gathered", Status.NAMED, text)
     elif event.kind == "sampler":
-        if not event.detail and _passes_again(events) and not any(other.kind == "epoch" for other in events):
+        if not event.detail and _passes_again(events) and not numbered(event, events):
             text = (
                 "the sampler shuffles alike in every epoch; call `sampler.set_epoch(epoch)` before each pass "
                 "through the loader"
@@ -286,15 +287,20 @@ def _is_of_own_batch(event: Event) -> bool:
 
 
 def _ends_none(event: Event, events: Sequence[Event]) -> bool:
-    """Whether it ends a run that the main process alone has begun, of which the others have none."""
+    """Whether it ends a run that the main process alone has begun, of which the others have none; or whether it is of
+    one that is switched off on the others."""
     library = event.name.partition(".")[0]
-    of_it = (
-        [one for one in events if one.name.partition(".")[0] == library]
-        if event.kind == "tracker.end"
-        else []
-    )
+    is_method = "." not in event.name
+    of_it = [
+        one
+        for one in (events if event.kind in ("tracker.end", "tracker.log") else ())
+        if is_method or one.name.partition(".")[0] == library
+    ]
     begun = [one for one in of_it if one.kind == "tracker.start"]
-    return bool(begun) and all(map(_is_of_one, begun))
+    is_off = (event.kind == "tracker.end" and not is_method) or any(
+        one.kind == "tracker.off" for one in of_it
+    )
+    return is_off and bool(begun) and all(map(_is_of_one, begun))
 
 
 def _is_of_others(event: Event, events: Sequence[Event]) -> bool:

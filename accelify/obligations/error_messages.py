@@ -5,15 +5,29 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
+from accelify.heap.containers import array_of
 from accelify.heap.run import Event
 
 MESSAGES = frozenset({"terminal.write", "log.write"})
 
 
 def is_of_error(event: Event) -> bool:
-    """Whether it is a message of a process that raises an error right after it."""
+    """Whether it is a message of a process that raises an error right after it, or one that shows what it has caught:
+    of the main process alone, nobody would see what goes wrong on another."""
     tree = event.module.tree
-    return event.kind in MESSAGES and tree is not None and event.node in _before_raise(tree, ends=_ENDS)
+    if event.kind not in MESSAGES or tree is None:
+        return False
+    if event.node in _before_raise(tree, ends=_ENDS) or event.node in _showing_caught(tree):
+        return True
+    own = any(not array_of(value).is_uniform for value in event.shown)
+    return own and event.node in _in_handlers(tree)  # it says which of its data are to blame
+
+
+@lru_cache(maxsize=64)
+def _in_handlers(tree: ast.Module) -> frozenset[ast.AST]:
+    """The calls in the handlers of a module."""
+    handlers = [one for one in ast.walk(tree) if isinstance(one, ast.ExceptHandler)]
+    return frozenset(one for part in handlers for one in ast.walk(part) if isinstance(one, ast.Call))
 
 
 def is_of_caught_error(event: Event) -> bool:
@@ -25,6 +39,43 @@ def is_of_caught_error(event: Event) -> bool:
 
 
 _ENDS: tuple[type[ast.If | ast.ExceptHandler], ...] = (ast.If, ast.ExceptHandler)
+
+
+# What shows the error that is being handled, and what gives it.
+_SHOWS = frozenset({"exception", "print_exc", "print_exception"})
+_GIVES = frozenset({"exc_info", "format_exc", "format_exception"})
+
+
+@lru_cache(maxsize=64)
+def _showing_caught(tree: ast.Module) -> frozenset[ast.AST]:
+    """The calls in the handlers of a module that show the error: `print(error)`, `logging.exception("...")`."""
+    found = set[ast.AST]()
+    for handler in (one for one in ast.walk(tree) if isinstance(one, ast.ExceptHandler)):
+        errors = {handler.name}
+        for one in [part for stmt in handler.body for part in ast.walk(stmt)]:
+            if isinstance(one, ast.Assign) and _is_made_of(one.value, errors):
+                errors |= {
+                    part.id for to in one.targets for part in ast.walk(to) if isinstance(part, ast.Name)
+                }
+            elif isinstance(one, ast.For) and _is_made_of(one.iter, errors):
+                errors |= {part.id for part in ast.walk(one.target) if isinstance(part, ast.Name)}
+            elif isinstance(one, ast.Call) and (_word(one) in _SHOWS or _is_made_of(one, errors)):
+                found.add(one)
+    return frozenset(found)
+
+
+def _is_made_of(node: ast.expr, errors: set[str | None]) -> bool:
+    """Whether an error, or what the interpreter gives of it, is in an expression."""
+    return any(
+        (isinstance(one, ast.Name) and one.id in errors)
+        or (isinstance(one, ast.Call) and _word(one) in _GIVES)
+        or (isinstance(one, ast.keyword) and one.arg == "exc_info")
+        for one in ast.walk(node)
+    )
+
+
+def _word(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 @lru_cache(maxsize=64)

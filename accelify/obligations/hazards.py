@@ -87,16 +87,19 @@ def _loaded_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligatio
     guard = next((one for one in event.guards if one.kind in ("main", "others", "one")), None)
     if guard is None or not goes_into_training(event, events):
         return
-    later = events[next(n for n, other in enumerate(events) if other is event) + 1 :]
+    number = next(n for n, other in enumerate(events) if other is event)
+    before = {other.node for other in events[:number] if other.kind == "wrapped"}
+    later = events[number + 1 :]
     sent = any(other.kind == "collective" and "broadcast" in other.name for other in later)
+    sent = sent or any(other.kind == "wrapped" and other.node not in before for other in later)
     again = any(
-        other is not event
+        other.node is not event.node
         and other.kind == "loaded"
         and other.shown[0].refs == event.shown[0].refs
         and any(_place(one.why) == _place(guard.why) for one in other.guards)
         for other in events
     )
-    if not (sent or again or any(other.kind == "wrapped" for other in later)):
+    if not (sent or again):
         who = "the main process" if guard.kind == "main" else "some processes"
         text = f"`{event.name}` is done by {who} alone, and the others train on with what they have"
         yield made(event, "same", Status.NAMED, f"{text}; let every process load", guard.why)
@@ -150,9 +153,12 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     The wrapper around a model gives all of them the main process's weights as it is made, and its buffers in each
     forward.
     """
-    if event.detail == "buffer":
+    wrapped = [{loop.number for loop in other.loops} for other in events if other.kind == "wrapped"]
+    if event.detail == "buffer" or (event.detail == "untrained" and wrapped):
         return False
-    around = {loop.number for loop in event.loops}
+    # Where each round wraps its model, none trains on with that of the round before.
+    anew = {loop.number for loop in event.loops if wrapped and all(loop.number in one for one in wrapped)}
+    around = {loop.number for loop in event.loops} - anew
     training = [other for other in events if other.kind in ("backward", "step")]
     if any(around & {loop.number for loop in other.loops} for other in training):
         return True
@@ -160,8 +166,11 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     # What another function did that nobody calls is no part of its run, and what was done before the processes join
     # again is of another call of the same function.
     begin = max((n for n, other in enumerate(events[:number]) if _begins_run(other)), default=0)
-    wrapped = any(other.kind == "wrapped" for other in events[begin:number])
-    return wrapped and any(other.kind in ("backward", "step") for other in events[number:])
+    before = {other.node for other in events[begin:number] if other.kind == "wrapped"}
+    later = events[number:]
+    # Where the same call wraps again, it wraps another model.
+    end = next((n for n, other in enumerate(later) if other.kind == "wrapped" and other.node in before), None)
+    return bool(before) and any(other.kind in ("backward", "step") for other in later[:end])
 
 
 def _begins_run(event: Event) -> bool:

@@ -93,8 +93,8 @@ RULES = (
     _rule(
         "ACC711",
         "misplaced-prepare",
-        "An object is prepared twice, or its results are taken in another order.",
-        "twice, taken",
+        "The results of `prepare` are taken in another order.",
+        "taken",
         3,
     ),
     _rule(

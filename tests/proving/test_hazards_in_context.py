@@ -112,6 +112,15 @@ WRONG = cases(
         TRAIN.replace("backward(loss)", "torch.autograd.backward(loss)"),
         "autograd",
     ),
+    (
+        "rows that are chosen by what is true of them on a TPU",
+        HF,
+        XLA,
+        TRAIN.replace("    loss", "    hard = net(x) > 0.9\n    loss").replace(
+            "(net(x), y)", "(net(x)[hard], y[hard])"
+        ),
+        "y[hard]",
+    ),
     ("batches of many lengths on a TPU", HF, XLA + COLLATE.format(", padding=True"), TRAIN, "collate_fn="),
     (
         "a model that is moved with its optimizer on a TPU",
@@ -486,6 +495,15 @@ RIGHT = cases(
         HF,
         XLA + "total, n = 0.0, 0\n",
         TRAIN + "    n += 1\n    if n % 100 == 0:\n        total += loss.item()\n",
+        "",
+    ),
+    (
+        "rows that are chosen by their numbers on a TPU",
+        HF,
+        XLA,
+        TRAIN.replace("    loss", "    first = [0, 1]\n    loss").replace(
+            "(net(x), y)", "(net(x)[first], y[first])"
+        ),
         "",
     ),
     (

@@ -57,3 +57,29 @@ def test_weights_of_one_model_for_another_in_its_wrapper(tmp_path):
     assert lines(GROUP + NET + "model.load_state_dict(Net().state_dict())\n", tmp_path) == [
         "model.load_state_dict(Net().state_dict())"
     ]
+
+
+SWEEP = """
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
+for width in (2, 4):
+    model = DDP(torch.nn.Linear(4, width))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+{again}        for x, y in loader:
+            opt.zero_grad()
+            F.mse_loss(model(x), y).backward()
+            opt.step()
+    if rank == 0:
+        model.module.load_state_dict(torch.load("best.pt", map_location="cpu"))
+    dist.barrier()
+"""
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_weights_that_are_put_back_for_a_test_at_the_end(is_last, tmp_path):
+    """Each round of the outer loop trains another model, and nobody trains on with this one."""
+    line = "model.module.load_state_dict(torch.load('epoch.pt', map_location='cpu'))"
+    again = f"        if rank == 0 and epoch > 0:\n            {line}\n"
+    assert named(SWEEP.format(again="" if is_last else again), tmp_path) == [("ACC704", line)] * (not is_last)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proving.several_programs import named
+from tests.proving.several_programs import findings, named
 
 TRAINED = """
 import logging
@@ -86,3 +86,41 @@ def test_what_is_below_the_level_is_written_by_none(setup, word, is_heard, tmp_p
 def test_handlers_say_who_writes(setup, word, is_quiet, tmp_path):
     line = f'log.{word}("training begins")'
     assert named(TRAINED.format(setup=setup, word=word), tmp_path) == [("ACC702", line)] * (not is_quiet)
+
+
+PACKAGE = """
+import logging
+import os
+
+LEVELS = {{"info": logging.INFO, "warning": logging.WARNING}}
+
+def _set_up():
+    root = logging.getLogger(__name__.split(".")[0])
+    root.addHandler(logging.StreamHandler())
+    root.setLevel({level})
+
+def logger_of(name):
+    _set_up()
+    return logging.getLogger(name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "is_quiet"),
+    [
+        ("logging.WARNING", True),
+        ("LEVELS.get(os.getenv('VERBOSITY'), logging.WARNING)", True),
+        ("logging.INFO", False),
+        ("level_of_options()", False),
+    ],
+)
+def test_a_package_sets_up_a_logger_of_its_own(level, is_quiet, tmp_path):
+    """What the script asks of all loggers lets those of the package be."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "logs.py").write_text(PACKAGE.format(level=level))
+    (package / "__init__.py").write_text(
+        "from .logs import logger_of\nlogger = logger_of(__name__)\nlogger.info('version 1')\n"
+    )
+    setup = "logging.basicConfig(level=logging.INFO)\nimport package"
+    assert (findings(TRAINED.format(setup=setup, word="debug"), tmp_path) == []) == is_quiet

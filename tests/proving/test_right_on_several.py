@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.proving.several_programs import GROUP, LOOP, NET, named
+from tests.proving.several_programs import GROUP, LOOP, NET, findings, named
 
 DRAWN = """
 class Net(torch.nn.Module):
@@ -557,3 +557,20 @@ def test_loaders_by_mode(over, flags, is_right, tmp_path):
             break
     """
     assert ("ACC704" in dict(named(text, tmp_path))) != is_right
+
+
+def test_the_reason_for_a_figure_is_its_share_and_not_of_what_kind_it_is(tmp_path):
+    shown = """
+total = 0.0
+for x, y in loader:
+    total += F.mse_loss(model(x), y).item()
+figures = {"loss": total}
+for key, value in list(figures.items()):
+    if torch.is_tensor(value):
+        figures[key] = float(value)
+if dist.get_rank() == 0:
+    print(figures)
+"""
+    (found,) = findings(GROUP + NET + LOOP + shown, tmp_path)
+    assert found.code == "ACC701"
+    assert "is_tensor" not in found.message

@@ -98,6 +98,10 @@ ACCELERATES_ALONE = frozenset(
         "split that differs",
         "attribute of wrapped model",
         "wrapped weights",
+        "an attribute of the model after another class has left",
+        "a gather that nothing cuts",
+        "a tracker that the others do not have",
+        "the main process goes through a loader that shuffles for all",
     }
 )
 

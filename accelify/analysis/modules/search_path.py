@@ -50,7 +50,11 @@ def roots_of(path: Path) -> list[Path]:
     if top != folder:
         # The package may be in a folder that needs no `__init__.py` to be one: `experiments/cars/train.py`.
         above = up_to_top(top)
-        return [folder, *marked, *(above if not marked and _is_top(above[-1]) else [top])]
+        if marked or _is_top(above[-1]):
+            return [folder, *(marked or above), *([top] if marked else [])]
+        # Nothing says where the project begins: it may be a package itself, run from within.
+        outermost = next(one for one in (folder, *folder.parents) if one.parent == top)
+        return list(dict.fromkeys([folder, top, outermost]))
     # A script in `tools/` or `examples/vision/` imports from the project's root.
     roots = up_to_top(folder)
     return [*roots, *(root / "src" for root in roots if looked_at.is_folder(root / "src"))]

@@ -171,3 +171,16 @@ def test_python_s_library_is_no_project_and_what_is_installed_below_it_can_be() 
     assert module_file(["decoder"], [library / "json"]) is None
     assert not is_of_python(library / "site-packages")
     assert not is_of_python(library.parent)
+
+
+@pytest.mark.parametrize("mark", ["", "setup.py"])
+def test_a_project_that_is_a_package_itself(mark: str, tmp_path: Path) -> None:
+    """Without a mark of where it begins, its modules may be run from within it; a package of a project is none."""
+    project = tmp_path / "above" / "around" / "more" / "copy"
+    for folder in ("main", "train"):
+        (project / folder).mkdir(parents=True)
+        (project / folder / "__init__.py").touch()
+    (project / "__init__.py").touch()
+    if mark:
+        (project.parent / mark).touch()
+    assert (module_file(["train"], roots_of(project / "main" / "run.py")) is None) == bool(mark)

@@ -1,0 +1,80 @@
+"""What parts of the budget of a run functions use up, and copies of libraries that lie in the project."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from accelify.heap.containers import array_of
+from accelify.heap.run import Run
+from accelify.heap.values import Function, Value
+
+# After how many times that a function was gone through its calls are no longer distinguished by their places.
+_MOST_CONTEXTS = 48
+# What part of the budget one function may use that is gone through more often than that, and what part all functions of
+# a library together of which the script's project has a copy.
+_PARTS, _PARTS_OF_COPIES = 6, 2
+
+
+class Budgets:
+    """What each function has used.
+
+    Args:
+        run: the run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        # How often each function was gone through.
+        self._gone: dict[ast.AST, int] = {}
+        self._spent: dict[ast.AST | str, int] = {}
+        # By the library: how many steps there had been when the outermost of its functions was begun.
+        self._begun: dict[str, int] = {}
+
+    def is_called_often(self, function: Function) -> bool:
+        """Whether one call stands for all others of a function."""
+        return self._gone.get(function.node, 0) >= _MOST_CONTEXTS
+
+    def copied(self, function: Function) -> str:
+        """The library whose copy in the project a function is of, "" for any other one."""
+        root = function.module.name.partition(".")[0]
+        return root if self.run.checks and self.run.knowledge.knows(root) else ""
+
+    def used_up(self, function: Function, copied: str, given: Sequence[Value]) -> str | None:
+        """Why a function that all ranks do alike, outside shared loops, is not gone through; None where it is.
+
+        Args:
+            function: that is called.
+            copied: the library that it is of.
+            given: what it gets.
+        """
+        often = self.is_called_often(function) and self._spent.get(function.node, 0)
+        of_copy = self._spent.get(copied, 0)
+        if copied in self._begun:
+            of_copy += self.run.steps - self._begun[copied]
+        is_dear = often > self.run.budget // _PARTS
+        if not (is_dear or (copied and of_copy > self.run.budget // _PARTS_OF_COPIES)):
+            return None
+        if self.run.in_shared_loop() or not all(array_of(value).is_same for value in given):
+            return None
+        return (
+            f"`{function.name}` is called in too many ways"
+            if is_dear
+            else f"the copy of `{copied}` is too long"
+        )
+
+    @contextmanager
+    def spending(self, function: Function, copied: str) -> Iterator[None]:
+        """Within, a function is gone through."""
+        self._gone[function.node] = self._gone.get(function.node, 0) + 1
+        steps, outermost = self.run.steps, bool(copied) and copied not in self._begun
+        if outermost:
+            self._begun[copied] = steps
+        try:
+            yield
+        finally:
+            for key in (function.node, *([copied] if outermost else [])):
+                self._spent[key] = self._spent.get(key, 0) + self.run.steps - steps
+            if outermost:
+                del self._begun[copied]

@@ -1,0 +1,125 @@
+"""Attributes that a script asks of a prepared model, or sets on it: of the wrapper, or of the model in it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from accelify.heap.locations import text_of
+from accelify.heap.run import Run
+from accelify.heap.values import Class, Instance, Ref
+
+# What a script has written to the wrapper itself.
+SET = "#set "
+# What DeepSpeed's engine around a model has, which every process calls.
+_OF_ENGINES = frozenset({"load_checkpoint", "save_16bit_model", "save_checkpoint", "save_fp16_model"})
+# What a condition asks that goes by the wrapper around a model.
+_ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
+# What one asks that leaves, for what comes after it.
+_ON_KINDS = re.compile(r"\b(?:hasattr|isinstance)\b")
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+# What a wrapper around a model has, whatever the model.
+OF_MODULES = frozenset(
+    """
+    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda device device_ids double
+    dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter get_submodule half ipu
+    join load_state_dict modules mtia named_buffers named_children named_modules named_parameters no_sync parameters
+    register_backward_hook register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
+    register_full_backward_pre_hook register_module register_parameter require_backward_grad_sync requires_grad_
+    set_extra_state share_memory state_dict to to_empty train training type xpu zero_grad
+    """.split()
+)
+
+
+def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
+    """An attribute of a prepared model."""
+    if ref.kind != "module" or not ref.prepared or run.in_place:
+        return
+    if run.read(ref, f"{SET}{name}") is not None or of_engine(run, ref, name):
+        return
+    converted = not run.checks
+    if name == "no_sync":
+        run.meet("accumulate", node, f"model.{name}")
+    elif (
+        (run.accelerated or run.at_model or converted) and name not in OF_MODULES and is_asked_for(run, node)
+    ):
+        return
+    elif name == "module" and (run.accelerated or converted):
+        if _has_default(node) or _is_by_deepspeed(run):
+            return
+        text = (
+            "`.module` of a prepared model is there on several processes only; use accelerator.unwrap_model"
+        )
+        run.meet("misuse", node, text, detail="wrapper")
+    elif run.at_model and name != "module" and name not in OF_MODULES and not name.startswith("__"):
+        way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
+        text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes; use {way}.{name}"
+        run.meet("misuse", node, text, detail="wrapper")
+
+
+def of_engine(run: Run, model: Instance, name: str) -> bool:
+    """Whether it is the wrapper of DeepSpeed that has an attribute: no class of the prepared model has it."""
+    if name not in _OF_ENGINES or not (run.accelerated and model.prepared and model.kind == "module"):
+        return False
+    line = model.cls.line_up() if model.cls is not None else []
+    classes = [one for one in line if isinstance(one, Class)]
+    return all(run.read(one, name) is None for one in classes)
+
+
+def of_attribute_set(run: Run, model: Ref, name: str, node: ast.AST) -> None:
+    """An attribute that is set on the wrapper around a model, and asked of the model by its methods."""
+    if not isinstance(model, Instance) or model.kind != "module" or not run.at_model or run.in_place:
+        return
+    classes = [one for one in model.cls.line_up() if isinstance(one, Class)] if model.cls is not None else []
+    if name not in OF_MODULES and any(re.search(rf"\bself\.{name}\b", text_of(one)) for one in classes):
+        way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
+        text = f"`.{name}` is set on the wrapper around a model, which never sees it; use {way}.{name}"
+        run.meet("misuse", node, text, detail="wrapper")
+
+
+def is_asked_for(run: Run, node: ast.AST) -> bool:
+    """Whether a condition around goes by whether the model is in a wrapper, and in which one, or one before by which
+    others leave: `if not isinstance(model, Net): return`."""
+    return any(
+        isinstance(one, ast.If | ast.IfExp)
+        and _ON_WRAPPERS.search(ast.unparse(one.test)) is not None
+        and any(part is node for after in (one, *behind) for part in ast.walk(after))
+        for one, behind in _conditions(run.module.tree)
+    )
+
+
+def _conditions(tree: ast.Module | None) -> Iterator[tuple[ast.AST, Sequence[ast.stmt]]]:
+    """All that is in a module, each with the statements after it that only those come to who have not left by it."""
+    for one in ast.walk(tree) if tree is not None else ():
+        for name in ("body", "orelse"):
+            found = getattr(one, name, None)
+            block: list[ast.stmt] = found if isinstance(found, list) else []
+            for number, stmt in enumerate(block):
+                if not isinstance(stmt, ast.If) or not isinstance(stmt.body[-1], _LEAVING):
+                    continue
+                if _ON_KINDS.search(ast.unparse(stmt.test)):
+                    yield stmt, block[number + 1 :]
+        yield one, ()
+
+
+def _has_default(node: ast.AST) -> bool:
+    """Whether it is `getattr` of an attribute with what stands in for it."""
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and len(node.args) > 2
+
+
+def _is_by_deepspeed(run: Run) -> bool:
+    """Whether the script runs with DeepSpeed alone, whose engine has the attribute on any number of processes: it
+    sets an option of the plugin's, whatever the launcher says."""
+    return run.module.tree is not None and any(
+        isinstance(target, ast.Subscript) and ast.unparse(target.value).endswith(".deepspeed_config")
+        for stmt in _unconditional(run.module.tree.body)
+        for target in (stmt.targets if isinstance(stmt, ast.Assign) else ())
+    )
+
+
+def _unconditional(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, ast.FunctionDef | ast.ClassDef | ast.With):
+            yield from _unconditional(stmt.body)
