@@ -493,8 +493,7 @@ def joined(left: Placement, right: Placement) -> Placement:
     for one, other in ((left, right), (right, left)):
         if other.kind is Kind.SAME and one.kind in (Kind.ROUND, Kind.WIDE):
             degree = 0 if one.degree == other.degree == 0 else None
-            even = one.even and one.kind is Kind.ROUND
-            needs = _needs((one,))
+            even, needs = one.even and one.kind is Kind.ROUND, _needs((one,))
             return Placement(one.kind, degree, needs=needs, even=even, samples=one.samples, mixed=one.mixed)
         if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME, Kind.SAMPLE) or one == linear(0)):
             return one
