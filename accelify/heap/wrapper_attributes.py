@@ -84,8 +84,8 @@ def is_asked_for(run: Run, node: ast.AST) -> bool:
     return any(
         isinstance(one, ast.If | ast.IfExp)
         and _ON_WRAPPERS.search(ast.unparse(one.test)) is not None
-        and any(part is node for after in (one, *behind) for part in ast.walk(after))
-        for one, behind in _conditions(run.module.tree)
+        and any(part is node for after in (one, *later) for part in ast.walk(after))
+        for one, later in _conditions(run.module.tree)
     )
 
 

@@ -189,7 +189,8 @@ def _places(places: list[tuple[int, int]]) -> str:
     distinct = sorted(set(places))
     shown = ", ".join(f"{cell}:{line}" if cell else str(line) for cell, line in distinct[:_LINES_SHOWN])
     more = f" and {len(distinct) - _LINES_SHOWN} more" if len(distinct) > _LINES_SHOWN else ""
-    noun = "cell:line" if distinct[0][0] else "line" if len(distinct) == 1 else "lines"
+    several = "s" * (len(distinct) > 1)
+    noun = f"cell{several}" if distinct[0][0] else f"line{several}"
     return f"{noun} {shown}{more}"
 
 
