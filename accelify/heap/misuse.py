@@ -246,13 +246,14 @@ def _on_current(run: Run, values: Sequence[Value], node: ast.AST) -> None:
 
 
 def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
-    run.depends()
     for value in values:
         # A `torch.device` is named where it is made, and in a converted script where it is used.
         named = (value.type != "torch.device" or not run.checks) and _INDEXED.fullmatch(value.text)
         const = value.text if named else value.const
-        if const in (0, "cuda:0") and any(guard.kind == "main" for guard in run.guards):
-            continue  # the main process's
+        if const in (0, "cuda:0"):
+            run.depends()
+            if any(guard.kind == "main" for guard in run.guards):
+                continue  # the main process's
         number = isinstance(const, int) and not isinstance(const, bool)
         if name == "to":
             # A number that a name stands for may be one process's.
