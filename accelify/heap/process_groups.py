@@ -86,6 +86,8 @@ _LAUNCHES = "#launches"
 # What starts one process more, with its rank among its arguments where it starts one in each round of a loop.
 _PROCESSES = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
 _CONTEXTS = frozenset({"torch.multiprocessing.get_context", "multiprocessing.get_context"})
+# Of a group of one process; the place of its size among the arguments.
+ALONE, _SIZE = "alone", 3
 _WAITS = frozenset({"barrier", "monitored_barrier", "init_process_group"})
 
 
@@ -179,7 +181,8 @@ def distributed_call(
         run.on_cpu = run.grouped = True
         run.meet("collective", node, word)
         if word == "init_process_group":
-            run.meet("joins", node, word)
+            size = keywords.get("world_size", args[_SIZE] if len(args) > _SIZE else NONE)
+            run.meet("joins", node, word, detail=ALONE if size.const == 1 else "")
             _told(engine, keywords, "rank", rank(run, node), node)
             _told(engine, keywords, "world_size", processes(run, node), node)
         return NONE

@@ -409,6 +409,10 @@ def _state(event: Event) -> Obligation:
     if guard is not None:
         text = f"`{event.name}` is done on some ranks only, which train another model from then on"
         return made(event, "same", Status.NAMED, text, guard.why)
+    guard = next((guard for guard in event.guards if guard.kind in ("main", "others")), None)
+    if event.detail in ("setting", "in each round") and guard is not None:
+        text = f"`{event.name}` is done on some ranks only (line {guard.why.line}), which make other steps from then on"
+        return made(event, "same", Status.NAMED, text)
     if event.detail == "mode":
         text = f"`{event.name}` is in another mode on the main process than on the others"
         return made(event, "same", Status.NAMED, text, event.shown[0].why)

@@ -11,6 +11,7 @@ from accelify.deep import deeply
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
 from accelify.heap.moved import MarksOf
+from accelify.heap.process_groups import ALONE
 from accelify.heap.run import Event, Run
 from accelify.heap.values import SPAWNED
 from accelify.knowledge import Knowledge
@@ -118,7 +119,7 @@ def validate(
         # All else is done by one process.
         run.events = [event for event in run.events if _is_spawned(event)]
     if checks:
-        run.events = _come_to(run.events)
+        run.events = [] if _is_alone(run.events) else _come_to(run.events)
     found: dict[tuple[str, int, int, str, str], Obligation] = {}
     parted = any(is_parted(event) for event in run.events)
     asking = _asking(run.events)
@@ -185,6 +186,12 @@ def _not_entered(run: Run, statements: Mapping[ast.stmt, str]) -> list[tuple[str
         for stmt, path in statements.items()
         if stmt not in run.entered
     ]
+
+
+def _is_alone(events: list[Event]) -> bool:
+    """Whether every process group that is made is one of one process."""
+    made = [event for event in events if event.kind == "joins" and event.name == "init_process_group"]
+    return bool(made) and all(event.detail == ALONE for event in made)
 
 
 def _come_to(events: list[Event]) -> list[Event]:

@@ -120,3 +120,27 @@ def test_hazards_in_a_process_group(hazard, tmp_path):
 
 def test_a_plain_script_is_none_of_them(tmp_path):
     assert findings("import torch\nprint(torch.ones(1))\n", tmp_path) is None
+
+
+@pytest.mark.parametrize(("size", "named"), [("world_size=1", False), ("world_size=2", True)])
+def test_a_group_of_one_process_is_none_of_several(size, named, tmp_path):
+    text = GROUPED.replace('init_process_group("nccl")', f'init_process_group("nccl", rank=0, {size})')
+    text = text.replace("    best = 0.0\n", '    best = 0.0\n    print("begins")\n')
+    assert bool(findings(text, tmp_path)) is named
+
+
+@pytest.mark.parametrize(
+    ("made", "number"),
+    [
+        ('LibriMix("corpus", "train-360")', 0),
+        ('LIBRISPEECH("corpus", download=True)', 1),
+        (
+            'urlopen("http://localhost/size").info()',
+            1,
+        ),  # the download; what is asked of its answer logs nothing
+    ],
+)
+def test_what_downloads_and_what_does_not(made, number, tmp_path):
+    imports = "from torchaudio.datasets import LIBRISPEECH, LibriMix\nfrom urllib.request import urlopen\n"
+    text = (imports + GROUPED).replace("    best = 0.0\n", f"    best = 0.0\n    made = {made}\n")
+    assert len(findings(text, tmp_path)) == number
