@@ -16,6 +16,7 @@ from accelify.heap.random_draws import DRAWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_ways
+from accelify.obligations.causes import SAVED_BY_MAIN
 from accelify.obligations.drawn_batches import is_of_evaluation
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
@@ -53,10 +54,6 @@ _MIXED = "mixes rows of the batch"
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
 _TRAINING = frozenset({"backward", "step"})
-_SAVED_BY_MAIN = (
-    "the main process alone saves: with sharded models it waits for the others, and their random states are not saved; "
-    "let all processes call it"
-)
 # Collectives that put no gradients together.
 _NO_GRADIENTS = frozenset(
     "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
@@ -143,7 +140,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "all ranks" and is_on_both_ways(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "collective" and event.name.endswith(".save_state") and _is_of_one(event):
-        yield replace(one, found=f"`{event.name}`: {_SAVED_BY_MAIN}")
+        yield replace(one, found=f"`{event.name}`: {SAVED_BY_MAIN}")
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:

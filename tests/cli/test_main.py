@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,14 @@ def test_module_runs_as_the_command() -> None:
         [sys.executable, "-m", "accelify", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"accelify {accelify.__version__}\n"
+
+
+def test_modules_of_the_working_folder_are_not_the_librarys(tmp_path: Path) -> None:
+    (tmp_path / "logging").mkdir()
+    (tmp_path / "logging" / "__init__.py").write_text("raise SystemExit('not this one')\n")
+    (tmp_path / "train.py").write_text("import torch\n")
+    command = [sys.executable, "-m", "accelify", "check", "--no-cache", "train.py"]
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
 
 
 def test_short_options(run: Run) -> None:

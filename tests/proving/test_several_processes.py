@@ -144,3 +144,15 @@ def test_what_downloads_and_what_does_not(made, number, tmp_path):
     imports = "from torchaudio.datasets import LIBRISPEECH, LibriMix\nfrom urllib.request import urlopen\n"
     text = (imports + GROUPED).replace("    best = 0.0\n", f"    best = 0.0\n    made = {made}\n")
     assert len(findings(text, tmp_path)) == number
+
+
+def test_a_barrier_after_a_state_that_the_main_process_saves_is_named_by_itself(tmp_path):
+    (row,) = (one.values[0] for one in rows_of("with_accelerator") if one.id == "save_state under main")
+    text = changed(ACCELERATED, row)
+    (line,) = (one for one in text.splitlines() if "accelerator.save_state(args.out)" in one)
+    wait = line.replace("save_state(args.out)", "wait_for_everyone()")
+    text = text.replace(f"{line}\n", f"{line}\n{wait}\n")
+    found = {
+        text.splitlines()[one.line - 1].strip() for one in findings(text, tmp_path) if one.code == "ACC704"
+    }
+    assert found == {line.strip(), wait.strip()}
