@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import warnings
 from fnmatch import fnmatchcase
 from functools import cache
@@ -211,3 +212,17 @@ def test_in_place_methods_write_to_their_receiver() -> None:
             assert row is not None
             if method not in ("requires_grad_", "detach_", "share_memory_"):
                 assert any(argument.receiver for argument in (*row.mutates, *row.overwrites)), name
+
+
+# What takes its content by position alone.
+BY_POSITION = re.compile(
+    r"^(\?|sys\.std\w+|socket\.socket|os|operator)\.\w+$|^scipy\.misc\.imshow$|\.__setitem__$|^sacred\.Experiment\.info$"
+    r"|^wandb\.config\.get$"
+)
+
+
+@pytest.mark.parametrize("file", sorted(TEXTS))
+def test_what_is_shown_is_known_by_its_name_too(file: str) -> None:
+    """Handed over by its keyword, it would be no effect at all."""
+    rows = re.findall(r"(?m)^(\S+) .*\beffect=\S+.*content=\d+(?: |$)", TEXTS[file])
+    assert [name for name in rows if not BY_POSITION.search(name)] == []
