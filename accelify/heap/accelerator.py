@@ -316,6 +316,7 @@ def accelerator_method(
             run.store.set(one, _BLANK, constant(True))
         return found
     if name in _FIRST:
+        run.meet("collective", node, f"accelerator.{name}")
         return Value(type=FIRST_FLAG)
     if name in _ONCE_DECORATORS:
         return Value(first.place, first.why, first.refs, type=ONCE)

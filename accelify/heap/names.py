@@ -20,6 +20,7 @@ from accelify.heap.derived import is_wrapper
 from accelify.heap.fields import OTHERS, as_dictionary, shows_fields
 from accelify.heap.models import mark
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
+from accelify.heap.questions import of_class
 from accelify.heap.state import state_written
 from accelify.heap.values import (
     ONLY,
@@ -245,6 +246,8 @@ class Attributes:
         own_value = self.run.read(ref, name)
         if own_value is not None:
             return self.engine.modules.loaded(own_value)
+        if name == "__class__":
+            of_class(self.run, [base], node)
         if name == "__class__" and ref.cls is not None:
             return Value(refs=(ref.cls,))
         if self.run.checks or name == "module":

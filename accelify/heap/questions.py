@@ -23,7 +23,7 @@ _OF_CPU = re.compile(r"torch\.[A-Z]\w+Tensor")
 
 def is_instance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """What `isinstance` answers."""
-    _of_class(engine.run, args, node)
+    of_class(engine.run, args, node)
     if len(args) == 2 and engine.run.checks:
         names = names_of(engine.run, args[1])
         modules = [ref for ref in args[0].of(Instance) if ref.kind == "module"]
@@ -42,14 +42,14 @@ def type_of(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) 
     """What `type` answers."""
     if len(args) != 1:
         return None
-    _of_class(engine.run, args, node)
+    of_class(engine.run, args, node)
     wrapped = engine.run.checks and args[0].refs and all(ref.prepared for ref in args[0].of(Instance))
     if wrapped and all(getattr(ref, "kind", "") == "module" for ref in args[0].refs):
         return Value(type=WRAPPER)
     return engine.attributes.read(args[0], "__class__", node)
 
 
-def _of_class(run: Run, args: Sequence[Value], node: ast.AST) -> None:
+def of_class(run: Run, args: Sequence[Value], node: ast.AST) -> None:
     """A question for a class in a converted script, by `isinstance` or `type`: of a model that several processes wrap,
     or for one of the CPU's types of what lies on the device."""
     if run.checks or not args:
@@ -67,6 +67,10 @@ def _of_class(run: Run, args: Sequence[Value], node: ast.AST) -> None:
     owned = {
         cls for one in inner if one.cls is not None for cls in one.cls.line_up() if isinstance(cls, Class)
     }
+    loaders = [ref for ref in args[0].of(Instance) if ref.kind == "loader" and ref.prepared]
+    if loaders and len(loaders) == len(args[0].refs) and len(args) == 1:
+        text = f"`{run.segment(node)}` asks for the class of a prepared loader, which is another one; use isinstance"
+        run.meet("misuse", node, text, detail="wrapper")
     if models and len(models) == len(args[0].refs) and (owned & set(kinds) or len(args) == 1):
         text = (
             f"`{run.segment(node)}` asks for the class of a model in a wrapper; use accelerator.unwrap_model"
