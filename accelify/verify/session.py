@@ -14,9 +14,8 @@ from typing import Any
 
 from accelify.installing import install_command
 from accelify.verify import NO_TORCH, on_simulated_gpu
-from accelify.verify.compare import decisions, everything
-from accelify.verify.compare.losses import Comparison, rates, same_rates, structural, tolerances
-from accelify.verify.compare.schedule import rates_by_data
+from accelify.verify.compare import decisions, everything, schedule
+from accelify.verify.compare.losses import Comparison, rates, structural, tolerances
 from accelify.verify.compare.verdict import Verdict
 from accelify.verify.converted import Converted, convert_copy
 from accelify.verify.lines import LineMap
@@ -283,23 +282,16 @@ class Session:
         self.progress(what)
         return execute(job, self.nursery, self.progress)
 
-    def _schedule_by_data(
+    def _rates_by_data(
         self, original: Run, reference: Run, run: Run, count: int
-    ) -> tuple[tuple[tuple[str, int], list[Any]], ...]:
-        """What the run's schedulers set, where its rates are not its reference's but the original's by the data."""
-        if run.failure or not rates(reference, run):
-            return ()
-        expected = rates_by_data(original, run, self.lines, count)
-        if expected is None or len(expected) != len(run.rates):
-            return ()
-        if not all(same_rates(a, b) for a, b in zip(expected, run.rates, strict=True)):
-            return ()
-        found: dict[tuple[str, int], list[Any]] = {}
-        for event in run.ranks[0].events.get("schedule", ()):
-            site = self.lines.original(tuple(event["site"]) if event["site"] else None)
-            if site is not None:
-                found.setdefault(site, []).append(event["settings"])
-        return tuple(found.items())
+    ) -> list[schedule.Rates] | None:
+        """What the rates of a run should be by the data, where they are not as in its reference or count rounds."""
+        if run.failure or not (rates(reference, run) or schedule.counts_rounds(original, run)):
+            return None
+        if original.ranks[0].ended == "steps":
+            longer = replace(self.job, steps=count * self.job.steps, save_weights=None)
+            original = self._execute("the original for as many samples", longer)
+        return schedule.rates_by_data(original, run, self.lines, count)
 
     def _compare(self, reference: Run, run: Run, job: Job) -> Comparison:
         """Compare a run with its reference, with further runs of the original where something differs.
@@ -350,11 +342,10 @@ class Session:
             # Nothing is sharded: each process does what the original does, in batches of the original's size. Where
             # larger ones change nothing in training, they are those of another loader, which is sharded.
             job, reference = self.job, original
-        if reference is not original and (
-            schedule := self._schedule_by_data(original, reference, run, count)
-        ):
+        expected = None if reference is original else self._rates_by_data(original, reference, run, count)
+        if imposed := schedule.settings(expected, run, self.lines):
             assert job.save_weights is not None
-            job = replace(job, schedule=schedule, save_weights=job.save_weights.with_name(f"rates{count}.pt"))
+            job = replace(job, schedule=imposed, save_weights=job.save_weights.with_name(f"rates{count}.pt"))
             reference = self._execute(
                 f"the original with {count} batches in one and the rates of its data", job
             )
@@ -364,6 +355,7 @@ class Session:
         if reference is not original and comparison.overall is Verdict.DIFFERENT:
             everything.accept(comparison, everything.compare(original, run, self.lines, exact=False))
         if reference is not original:
+            schedule.name_rates(comparison.checks, expected, run, self.lines)
             comparison.checks += decisions.by_rounds(original, run, self.lines)
         reasons = reference.ranks[0].reasons
         # Training may be the same where only what is shown depends on the draws.

@@ -310,6 +310,63 @@ def test_a_schedule_as_long_as_the_loader_was_before_prepare_is_different(verify
     assert "opt.step()" in copy.splitlines()[check.line[1] - 1]
 
 
+EACH_BATCH = scripts.LOOP + "        schedule.step()\n    print(schedule.get_last_lr())\n"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "loop", "processes"),
+    [
+        ("StepLR(opt, 3, 0.5)", EACH_BATCH, 2),
+        ("StepLR(opt, 3, 0.5)", EACH_BATCH, 3),
+        ("OneCycleLR(opt, 0.1, total_steps=40)", EACH_BATCH, 2),
+        (
+            "LambdaLR(opt, lambda step: (step + 1) / (len(loader) * 10))",
+            EACH_BATCH.replace("for x, y in loader", "for number, (x, y) in enumerate(loader)")
+            .replace("        opt.zero_grad()\n", "")
+            .replace("opt.step()\n        ", "opt.step()\n            opt.zero_grad()\n            ")
+            .replace("        opt.step()", "        if number % 2:\n            opt.step()"),
+            2,
+        ),
+    ],
+    ids=["steps", "uneven", "one-cycle", "accumulated"],
+)
+def test_a_schedule_by_the_batch_follows_the_originals_samples(
+    verify_pair: VerifyPair, schedule: str, loop: str, processes: int
+) -> None:
+    """Cut short: the original has made fewer steps by then than the processes have taken batches."""
+    optimizer = f"{scripts.SGD}\nschedule = torch.optim.lr_scheduler.{schedule}"
+    report = verify_pair(scripts.plain(optimizer=optimizer, loop=loop), None, steps=6, processes=processes)
+    two = report.comparisons[1]
+    assert len(set(two.run.rates)) > 1
+    assert two.overall is Verdict.ROUNDING, two.checks
+    assert {two.aspects()[row] for row in ("losses", "rates", "weights", "printed")} <= set(SAME)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "loop", "steps"),
+    [
+        (scripts.PREPARE, EACH_BATCH, 100),
+        (scripts.PREPARE, EACH_BATCH.replace("        schedule", "        for _ in range(4): schedule"), 6),
+        (
+            "model, opt, loader, schedule = accelerator.prepare(model, opt, loader, schedule)\n",
+            EACH_BATCH.replace("        schedule", "        for _ in range(2): schedule"),
+            6,
+        ),
+    ],
+    ids=["by-the-round", "too-often", "twice"],
+)
+def test_a_schedule_that_does_not_follow_the_samples_is_different(
+    verify_pair: VerifyPair, prepare: str, loop: str, steps: int
+) -> None:
+    optimizer = scripts.SGD + "\nschedule = torch.optim.lr_scheduler.StepLR(opt, 3, 0.5)"
+    copy = scripts.converted(scripts.MLP, optimizer, loop, prepare).replace("split_batches=True", "")
+    report = verify_pair(scripts.plain(scripts.MLP, optimizer, EACH_BATCH), copy, steps=steps)
+    (check,) = [check for check in report.comparisons[1].checks if check.aspect == "rates"]
+    assert check.verdict is Verdict.DIFFERENT
+    assert "in the original after as many samples" in check.sentence
+    assert report.exit_code == 1
+
+
 def test_work_that_every_process_does_whole_does_not_make_up_for_missing_steps(
     verify_pair: VerifyPair,
 ) -> None:

@@ -237,11 +237,17 @@ def counts(original: Run, other: Run) -> str:
 
 def rates(original: Run, other: Run) -> str:
     """The first optimizer step that has another learning rate, as far as both runs go."""
-    for number, (a, b) in enumerate(zip(original.rates, other.rates, strict=False), 1):
-        if not same_rates(a, b):
-            values = f"{', '.join(map(_number, a))} in the original, {', '.join(map(_number, b))} in this run"
-            return f"the learning rate of step {number} is another one: {values}"
-    return ""
+    number = first_other_rates(original.rates, other.rates)
+    if number is None:
+        return ""
+    values = f"{numbers(original.rates[number])} in the original, {numbers(other.rates[number])} in this run"
+    return f"the learning rate of step {number + 1} is another one: {values}"
+
+
+def first_other_rates(expected: Sequence[Sequence[float]], found: Sequence[Sequence[float]]) -> int | None:
+    """The first step, from 0, whose learning rates are others, as far as both go."""
+    pairs = enumerate(zip(expected, found, strict=False))
+    return next((number for number, (a, b) in pairs if not same_rates(a, b)), None)
 
 
 def same_rates(a: Sequence[float], b: Sequence[float]) -> bool:
@@ -308,6 +314,11 @@ def _carried(
     if deviation:
         update_allowed = max(update_allowed, min(CONTROL * deviation["update"], 0.3))
     return widened, update_allowed, chaotic
+
+
+def numbers(values: Sequence[float]) -> str:
+    """Some values for a sentence."""
+    return ", ".join(map(_number, values))
 
 
 def _number(value: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from accelify.verify.compare.losses import (
     Comparison,
     counts,
+    first_other_rates,
     rates,
     relative_differences,
     tolerances,
@@ -54,8 +55,7 @@ def _rates(original: Run, other: Run, lines: LineMap) -> Check:
     different = rates(original, other)
     if not different:
         return Check("rates", "rates", Verdict.EQUAL)
-    number = next((n for n, (a, b) in enumerate(zip(original.rates, other.rates, strict=False)) if a != b), 0)
-    site = _site_of(other.ranks[0].steps, number)
+    site = _site_of(other.ranks[0].steps, first_other_rates(original.rates, other.rates) or 0)
     return Check("rates", "rates", Verdict.DIFFERENT, different, site, lines.original(site))
 
 
