@@ -63,7 +63,8 @@ def name_rates(checks: list[Check], expected: list[Rates] | None, run: Run, line
     """Make rates different that are not the original's after as many samples, and name both."""
     number = None if expected is None else first_other_rates(expected, run.rates)
     check = next((check for check in checks if check.aspect == "rates"), None)
-    if expected is None or number is None or check is None:
+    # What the original itself does not repeat stays not comparable.
+    if expected is None or number is None or check is None or check.verdict is Verdict.NOT_COMPARABLE:
         return
     check.verdict, check.line = Verdict.DIFFERENT, run.ranks[0].steps[number].site
     check.original = lines.original(check.line)
