@@ -289,7 +289,8 @@ class Session:
         if run.failure or not (rates(reference, run) or schedule.counts_rounds(original, run)):
             return None
         if original.ranks[0].ended == "steps":
-            longer = replace(self.job, steps=count * self.job.steps, save_weights=None)
+            limit, steps = count * self.job.limit, count * self.job.steps
+            longer = replace(self.job, steps=steps, limit=limit, save_weights=None)
             original = self._execute("the original for as many samples", longer)
         return schedule.rates_by_data(original, run, self.lines, count)
 

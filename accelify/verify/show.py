@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accelify.verify.compare.losses import Comparison
+from accelify.verify.compare.losses import Comparison, coarsest
 from accelify.verify.compare.verdict import ASPECTS, Check, Site, Verdict
 from accelify.verify.probes.settling import Outcome
 from accelify.verify.session import Report
@@ -176,11 +176,21 @@ def _rounding(name: str, comparison: Comparison) -> str:
         else ""
     )
     if not comparison.largest_at:
-        return f"{name}: equal to rounding: losses equal to the bit{update}"
+        return f"{name}: equal to rounding: losses equal to the bit{update}{_why_so_much(comparison)}"
     return (
         f"{name}: equal to rounding: losses differ by at most {comparison.largest:.1e} of their size (call "
-        f"{comparison.largest_at} of backward, tolerance {comparison.tolerance:.1e}){update}"
+        f"{comparison.largest_at} of backward, tolerance {comparison.tolerance:.1e}){update}{_why_so_much(comparison)}"
     )
+
+
+def _why_so_much(comparison: Comparison) -> str:
+    """Why more is put down to rounding than is usual."""
+    if comparison.allowed:
+        return (
+            "; more is allowed, as the original with its gradients disturbed in the last bit goes apart too"
+        )
+    half = coarsest(comparison.reference) if comparison.reference else ""
+    return f"; more is allowed, as it computes in {half}" if half else ""
 
 
 def _not_comparable(name: str, comparison: Comparison) -> list[str]:

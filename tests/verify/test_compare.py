@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from accelify.verify.compare.losses import compare, relative_differences
+from accelify.verify.compare.losses import compare, relative_differences, tolerances
 from accelify.verify.compare.verdict import Verdict
 from accelify.verify.events import Loss, RankRecord, Step
 from accelify.verify.runs import Run
@@ -48,7 +48,7 @@ def test_ranks_are_averaged_by_their_scales() -> None:
     assert compare(run(rank([2.5])), shares).verdict is Verdict.ROUNDING
 
 
-def test_rounding_grows_with_the_calls() -> None:
+def test_rounding_grows_with_the_steps() -> None:
     late = [*LOSSES[:3], LOSSES[3] * (1 + 1.5e-5)]
     early = [LOSSES[0] * (1 + 1.5e-5), *LOSSES[1:]]
     assert compare(run(rank(LOSSES)), run(rank(late))).verdict is Verdict.ROUNDING
@@ -56,6 +56,22 @@ def test_rounding_grows_with_the_calls() -> None:
     assert comparison.verdict is Verdict.DIFFERENT
     assert comparison.first is not None
     assert comparison.first.number == 1
+
+
+def test_no_precision_makes_rounding_of_more_than_a_twentieth() -> None:
+    original = run(rank([1.0] * 40))
+    original.ranks[0].autocast = "bfloat16"
+    assert tolerances(original)[0] == 0.04
+    assert tolerances(original)[-1] == 0.05
+    assert len(set(tolerances(run(rank([1.0] * 4, skips=(0, 1, 2, 3)))))) == 1
+
+
+def test_it_is_said_why_more_is_put_down_to_rounding() -> None:
+    original, other = run(rank(LOSSES)), run(rank([*LOSSES[:3], LOSSES[3] * 1.002], weights="x", update=1e-4))
+    lively = run(rank([*LOSSES[:3], LOSSES[3] * 1.001], update=1e-6))
+    assert "gradients disturbed" in explain(compare(original, other, control=lively))[0]
+    original.ranks[0].autocast = "bfloat16"
+    assert explain(compare(original, other))[0].endswith("more is allowed, as it computes in bfloat16")
 
 
 def test_losses_near_zero_are_measured_by_the_usual_size() -> None:

@@ -93,9 +93,9 @@ def accept(comparison: Comparison, other: Comparison) -> None:
 
 def take_over(comparison: Comparison, quiet: Comparison) -> None:
     """Take the checks of the runs without chance for what chance changes; what was done how often stays as it was."""
-    for check in comparison.checks:
-        if check.verdict is Verdict.DIFFERENT and check.aspect in _OF_VALUES:
-            check.verdict = Verdict.NOT_COMPARABLE
+    reference = comparison.reference
+    reason = comparison.reason or losses.explained(reference.ranks[0].reasons if reference else {})
+    downgrade(comparison, {key for key in comparison.differing() if key[0] in _OF_VALUES}, reason)
     known = {(check.aspect, check.key) for check in comparison.checks if check.verdict is Verdict.DIFFERENT}
     known |= comparison.accepted
     for check in quiet.checks:

@@ -15,13 +15,13 @@ from accelify.verify.runs import Run
 LOSS_TOLERANCE = 1e-5
 """Relative difference of a loss that rounding in single precision explains before the first step."""
 GROWTH = 0.25
-"""Share of that tolerance added with every call of backward: each update carries the differences before it."""
+"""Share of that tolerance added with every optimizer step: each update carries the differences before it."""
 UPDATE_TOLERANCE = 2e-3
 """Distance of the weights at the end, as a share of how far the original has moved them, that rounding explains."""
 CONTROL = 10.0
 """How many times what a disturbed run of the original shows is still put down to rounding."""
 CONTROL_LIMIT = 0.05
-"""Beyond this relative difference of a loss, a disturbed original says that nothing can be compared."""
+"""The most that is put down to rounding: where a disturbed original goes beyond it, nothing can be compared."""
 _PRECISIONS = {"float16": 500.0, "bfloat16": 4000.0}
 
 EXPLANATIONS = {
@@ -29,7 +29,8 @@ EXPLANATIONS = {
     "batch statistics": "statistics are taken over each process's own share of the batch ({what})",
     "evaluation": "random numbers are drawn for a batch outside of training ({what}): each process draws for its "
     "own share, and what is drawn afterwards, such as the order of the samples, is another",
-    "noise": "random numbers are drawn in the training step ({what}): each process draws for its own share",
+    "noise": "random numbers are drawn in the training step ({what}): each process draws for its own share, and what "
+    "is drawn afterwards, such as the order of the samples, is another",
     "loss scaling": "fp16 loss scaling skips other steps, since each process sees gradients of its own ({what})",
     "augmentation": "random numbers are drawn for each sample ({what}): each process draws for its own share",
 }
@@ -150,10 +151,14 @@ def relative_differences(original: Sequence[float], other: Sequence[float]) -> l
 
 def tolerances(original: Run) -> list[float]:
     """What rounding may make of each loss: that of single precision, or of half where used, growing by step."""
-    losses = original.ranks[0].losses
-    coarse = {original.ranks[0].autocast, *(loss.dtype for loss in losses)}
-    base = LOSS_TOLERANCE * max([_PRECISIONS.get(name or "", 1.0) for name in coarse] or [1.0])
-    return [base * (1 + GROWTH * call) for call in range(len(losses))]
+    base = LOSS_TOLERANCE * _PRECISIONS.get(coarsest(original), 1.0)
+    return [min(base * (1 + GROWTH * loss.step), CONTROL_LIMIT) for loss in original.ranks[0].losses]
+
+
+def coarsest(run: Run) -> str:
+    """The half precision that a run computes in, the coarser one of two; empty where there is none."""
+    used = {run.ranks[0].autocast, *(loss.dtype for loss in run.ranks[0].losses)}
+    return max((name for name in _PRECISIONS if name in used), key=_PRECISIONS.__getitem__, default="")
 
 
 def compare(original: Run, other: Run, *, control: Run | None = None) -> Comparison:
@@ -198,10 +203,15 @@ def compare(original: Run, other: Run, *, control: Run | None = None) -> Compari
         return result
     if reasons and not structural(original, other):
         result.verdict = Verdict.NOT_COMPARABLE
-        result.reason = "; ".join(EXPLANATIONS[key].format(what=what) for key, what in reasons.items())
+        result.reason = explained(reasons)
         return result
     result.verdict, result.reason = Verdict.DIFFERENT, wrong
     return result
+
+
+def explained(reasons: dict[str, str]) -> str:
+    """Why ranks that draw and measure for themselves cannot have the original's numbers."""
+    return "; ".join(EXPLANATIONS[key].format(what=what) for key, what in reasons.items())
 
 
 def _measure(original: Run, other: Run, result: Comparison) -> None:
