@@ -13,7 +13,7 @@ from accelify.analysis.modules.imported_by_name import imports_by_name
 from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
 from accelify.analysis.syntax import Tree
 from accelify.called_names import OWN, CalledNames, called_names
-from accelify.looked_at import Looks, listener, looking, names_in, note, read
+from accelify.looked_at import Looks, is_file, listener, looking, names_in, note, read
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
@@ -114,6 +114,20 @@ class Imports:
                 found[one] = None
                 queue += self.of(one)
         return list(found)
+
+    def started_with(self, path: Path) -> list[Path]:
+        """Every file of the project that runs where a file is started: what it imports, and the packages of these."""
+        found: dict[Path, None] = {self.place(path): None}
+        queue = list(found)
+        for one in queue:  # which grows
+            package = one.parent / "__init__.py"
+            if one.name == package.name:
+                package = one.parent.parent / package.name
+            for other in [*self.of(one), *([self.place(package)] if is_file(package) else [])]:
+                if other not in found:
+                    found[other] = None
+                    queue.append(other)
+        return [one for one in found if one != self.place(path)]
 
     def leads_to_training(self, path: Path) -> bool:
         """Whether a file that has no training loop imports one from its project."""

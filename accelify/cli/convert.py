@@ -25,7 +25,7 @@ from accelify.cli.terminal import (
     write_bytes,
 )
 from accelify.marks import mark
-from accelify.source import SourceError, make_folder, write_all
+from accelify.source import SourceError, make_folder, read_bytes, write_all
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion, ConvertOptions, GatheredConversions
@@ -48,7 +48,10 @@ def convert(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE|DIR", help="Write there instead of in place; - prints it."
+            "--output",
+            "-o",
+            metavar="FILE|DIR",
+            help="Write there instead of in place, in a folder with the modules that are imported; - prints it.",
         ),
     ] = None,
     batch_size: Annotated[
@@ -140,6 +143,8 @@ def convert(
         elif not diff:
             targets = _targets(conversions, inputs, output)
             files += _files(conversions, targets)
+            if output is not None:
+                files += _copies(inputs, targets, dict(files), Path(output))
         write_all(files)
     except SourceError as error:
         fail(str(error))
@@ -271,6 +276,26 @@ def _files(conversions: Sequence[Conversion], targets: dict[Path, Path]) -> list
         if conversion.changed or target != path:
             files.append((target, conversion.source.encode(conversion.new_text)))
     return files
+
+
+def _copies(
+    inputs: Inputs, targets: Mapping[Path, Path], written: Mapping[Path, bytes], output: Path
+) -> list[tuple[Path, bytes]]:
+    """The modules that scripts written to a folder import, and that no edit touches: there the scripts would not find
+    them."""
+    copies: dict[Path, bytes] = {}
+    for source, target in targets.items():
+        if target not in written or target == output:
+            continue
+        root = inputs.imports.place(inputs.roots[source])
+        for module in inputs.imports.started_with(source):
+            if module.is_relative_to(root):
+                place = output / module.relative_to(root)
+                if place not in written and place not in copies and inputs.imports.place(place) != module:
+                    make_folder(place.parent)
+                    copies[place] = read_bytes(module)
+                    inputs.copied.append(module.relative_to(root).as_posix())
+    return list(copies.items())
 
 
 def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[str, Validation]:

@@ -53,6 +53,8 @@ class Inputs:
     left_out: dict[Path, str] = field(default_factory=dict)
     # Files and folders below a folder argument that could not be read, and why.
     unread: list[tuple[Path, str]] = field(default_factory=list)
+    # Modules that are copied to another folder with the scripts that import them.
+    copied: list[str] = field(default_factory=list)
 
     def describe_search(self) -> list[str]:
         """One line for each folder searched: what was looked at and what was found."""
@@ -65,6 +67,8 @@ class Inputs:
             paths = [str(path) for path, reason in self.left_out.items() if reason == why]
             words = ("it", "itself") if len(paths) == 1 else ("them", "themselves")
             lines.append(f"{why.format(them=words[0], themselves=words[1])}: {_some(paths)}")
+        if self.copied:
+            lines.append(f"copied unchanged (imported by the scripts): {_some(self.copied)}")
         return lines
 
     def is_part_of(self, path: Path, starters: Iterable[Path]) -> bool:

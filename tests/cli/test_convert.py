@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,32 @@ def test_output_to_a_folder_keeps_the_tree(run: Run, tmp_path: Path) -> None:
     assert "accelerator" in (tmp_path / "out/b/train.py").read_text()
     assert (tmp_path / "src/a/train.py").read_text() == PLAIN
     assert "looked at 2 Python files, 2 with a training loop" in outcome.err
+
+
+def test_output_to_a_folder_starts_there(run: Run, tmp_path: Path) -> None:
+    parts = {
+        "run.py": PLAIN.replace("torch.nn.Linear(4, 1)", "net()").replace(
+            "import torch\n", "import torch\nfrom parts.nets import net\n", 1
+        ),
+        "parts/__init__.py": "import sizes\n",
+        "parts/nets.py": "import torch\nimport sizes\ndef net():\n    return torch.nn.Linear(sizes.IN, 1)\n",
+        "sizes.py": "IN = 4\n",
+        "unused.py": "1\n",
+        "notes.txt": "no module\n",
+    }
+    for name, text in parts.items():
+        (path := tmp_path / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for words in ([tmp_path / "src"], [tmp_path / "src/run.py"]):
+        out = tmp_path / f"new-{words[0].stem}"
+        outcome = run("convert", *words, "--output", f"{out}/")
+        assert outcome.code == 0, outcome.err
+        assert "copied unchanged (imported by the scripts): parts/" in outcome.err
+        written = {one.relative_to(out).as_posix() for one in out.rglob("*") if one.is_file()}
+        assert written == {"run.py", "parts/__init__.py", "parts/nets.py", "sizes.py"}
+        assert (out / "parts/nets.py").read_text() == parts["parts/nets.py"]
+    done = subprocess.run([sys.executable, "run.py"], cwd=out, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_output_that_two_scripts_would_share(run: Run, tmp_path: Path) -> None:
