@@ -186,8 +186,14 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
     except SourceError as error:
         fail(str(error))
     if not findings and _is_for_people(options):
-        many = f"{len(scripts)} {'script' if len(scripts) == 1 else 'scripts'}"
-        print(f"No findings in {many}." if scripts else "No training scripts found.")
+        number = sum(not came[path].problem for path in scripts)
+        if number:
+            print(f"No findings in {number} {'script' if number == 1 else 'scripts'}.")
+        elif not scripts:
+            print("No training scripts found.")
+            way = "" if options.force_exclude else " (name a file to look at it)"
+            for line in inputs.describe_left_out(way) if inputs is not None else ():
+                print(line)
     if options.fix and changed:
         print(f"{changed} {'finding' if changed == 1 else 'findings'} fixed.", file=sys.stderr)
     failing = any(finding.severity is not Severity.INFO for finding in findings)

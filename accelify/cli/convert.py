@@ -95,8 +95,9 @@ def convert(
     On one process the losses stay the same to the bit. On N processes each takes the script's batch size: N times the
     batch, 1/N of the steps. With --batch-size total they share the script's batch: the same steps, the same losses.
 
-    Scripts are written in place, all of them or, where one cannot be read or written, none. What needs a person is
-    left as it was and listed in the summary.
+    Scripts are written in place, all of them or, where one cannot be written, none. One of a folder that cannot be
+    read is passed over, with a message and exit code 1; one that is named ends the run. What needs a person is left as
+    it was and listed in the summary.
     """
     from accelify.conversion import ConvertOptions
 

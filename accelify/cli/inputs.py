@@ -20,7 +20,7 @@ from accelify.source import Source, SourceError, find_scripts, python_files
 STDIN = Path("-")
 _SHOWN = 5  # files named on one line
 # Why scripts of a folder are not worked on by themselves.
-IGNORED = "left out, as Git ignores {them} (name a file, or give --no-respect-gitignore)"
+IGNORED = "left out, as Git ignores {them}{way}"
 EXCLUDED = "left out, as `exclude` names {them}"
 TESTS = "left out, as in a folder of tests (name a file to convert it)"
 PART = "not converted by {themselves}: imported by a script that is"
@@ -63,12 +63,19 @@ class Inputs:
             line = f"{folder}: looked at {looked_at} Python {_plural(looked_at, 'file')}, {found} with a training loop"
             entries = [path for path in self.entries.get(folder, []) if path not in self.left_out]
             lines.append(line + _from(folder, entries))
+        lines += self.describe_left_out(" (name a file, or give --no-respect-gitignore)")
+        if self.copied:
+            lines.append(f"copied unchanged (imported by the scripts): {_some(self.copied)}")
+        return lines
+
+    def describe_left_out(self, way: str = "") -> list[str]:
+        """A line for each reason why scripts are left out; `way` says how those come in that Git ignores."""
+        lines = []
         for why in dict.fromkeys(self.left_out.values()):
             paths = [str(path) for path, reason in self.left_out.items() if reason == why]
             words = ("it", "itself") if len(paths) == 1 else ("them", "themselves")
-            lines.append(f"{why.format(them=words[0], themselves=words[1])}: {_some(paths)}")
-        if self.copied:
-            lines.append(f"copied unchanged (imported by the scripts): {_some(self.copied)}")
+            reason = why.format(them=words[0], themselves=words[1], way=way)
+            lines.append(f"{reason}: {_some(paths)}")
         return lines
 
     def is_part_of(self, path: Path, starters: Iterable[Path]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import PLAIN, Run
+
+LOOP = "import torch\nloss.backward()\n"
 
 
 @pytest.fixture
@@ -53,21 +56,40 @@ def test_files_that_are_looked_at(run: Run, configured: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("files", "code", "shown"),
     [
-        ("import torch\nloss.backward()\n", "No findings in 1 script."),
-        ("x = 1\n", "No training scripts found."),
+        ({"train.py": LOOP}, 0, "No findings in 1 script."),
+        ({"train.py": "x = 1\n"}, 0, "No training scripts found."),
+        # Those that cannot be read are not counted.
+        ({"train.py": LOOP, "torn.py": f"{LOOP}def f(:\n"}, 1, "No findings in 1 script."),
+        ({"torn.py": f"{LOOP}def f(:\n"}, 1, ""),
+        (
+            {"made/train.py": LOOP, ".gitignore": "made/\n"},
+            0,
+            "No training scripts found.\r\nleft out, as Git ignores it (name a file to look at it): made/train.py",
+        ),
     ],
 )
-def test_a_terminal_gets_a_line_where_nothing_is_found(text: str, line: str, tmp_path: Path) -> None:
+def test_a_terminal_gets_a_line_where_nothing_is_found(
+    files: dict[str, str], code: int, shown: str, tmp_path: Path
+) -> None:
     import pty
 
-    (tmp_path / "train.py").write_text(text)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "accelify", "check", "--select", "ACC716", str(tmp_path)]
-    subprocess.run(
-        command, stdout=theirs, env={**os.environ, "ACCELIFY_CACHE_DIR": str(tmp_path / "c")}, check=True
+    command = [sys.executable, "-m", "accelify", "check", "--select", "ACC716", "."]
+    around = {**os.environ, "ACCELIFY_CACHE_DIR": str(tmp_path / "c")}
+    done = subprocess.run(
+        command, stdout=theirs, stderr=subprocess.PIPE, cwd=tmp_path, env=around, check=False
     )
+    assert done.returncode == code
+    os.set_blocking(ours, False)
+    said = b""
+    with contextlib.suppress(BlockingIOError):
+        said = os.read(ours, 1000)
     os.close(theirs)
-    assert os.read(ours, 1000).decode().strip() == line
+    assert said.decode().strip() == shown
     os.close(ours)
