@@ -29,13 +29,21 @@ class Linted:
     conversions: list[Conversion]
 
 
-def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> Linted:
+def lint(
+    source: Source,
+    imports: Imports,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    *,
+    only_distributed: bool = False,
+) -> Linted:
     """Look for what goes wrong in a script on several devices.
 
     Args:
         source: the script; modules that it imports are read from the disk.
         imports: what the files of its project import.
         select, ignore: codes, beside those of [tool.accelify].
+        only_distributed: finds nothing in a script for one device, whatever [tool.accelify] says.
 
     Raises:
         SourceError: for a configuration that makes no sense, and for files that cannot be read.
@@ -50,6 +58,8 @@ def lint(source: Source, imports: Imports, select: Sequence[str] = (), ignore: S
         conversions = convert_project(source, ConvertOptions(), imports)
         if conversions[0].status in (UNCHANGED, REFUSED) and _may_be_distributed(source, imports):
             findings = checked(conversions[0])
+    if findings is None and (only_distributed or selection.only_distributed):
+        return Linted(source, [], conversions)
     for entry in entries_of(conversions, [source.path] if source.path is not None else []):
         prove(conversions, entry)
     if findings is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tokenize
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -32,7 +32,7 @@ UNUSED_IGNORE = Rule(
     Severity.INFO,
     Safety.MANUAL,
 )
-_KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "exclude", "models")
+_KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "exclude", "only-distributed", "models")
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,14 @@ class Selection:
     """Codes to show and not to show; each may be cut short (`ACC1`), and `ALL` selects every rule.
 
     Where both name a finding's code the longer one wins, and of equals `ignore`. `per_file` has further codes to
-    ignore, by pattern of the file's path as in `*/old/*.py`.
+    ignore, by pattern of the file's path as in `*/old/*.py`. With `only_distributed` scripts for one device are passed
+    over.
     """
 
     select: tuple[str, ...] = ("ALL",)
     ignore: tuple[str, ...] = ()
     per_file: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())
+    only_distributed: bool = False
 
     def shows(self, finding: Finding) -> bool:
         """Whether the finding's code is selected for its file."""
@@ -80,7 +82,7 @@ def selection_for(path: Path | None, select: Sequence[str], ignore: Sequence[str
     chosen = codes_of(select, "--select")
     left_out = codes_of(ignore, "--ignore")
     configured = configured_at(path.resolve().parent if path is not None else Path.cwd())
-    return Selection(chosen or configured.select, (*configured.ignore, *left_out), configured.per_file)
+    return replace(configured, select=chosen or configured.select, ignore=(*configured.ignore, *left_out))
 
 
 def shown(findings: Iterable[Finding], source: Source, selection: Selection) -> list[Finding]:
@@ -186,6 +188,9 @@ def _configured(section: Any, file: Path) -> Selection:
         raise ConfigurationError(
             f"{file}: per-file-ignores of [tool.accelify] is a table of patterns and codes.", file
         )
+    only_distributed = section.get("only-distributed", False)
+    if not isinstance(only_distributed, bool):
+        raise ConfigurationError(f"{file}: only-distributed of [tool.accelify] is true or false.", file)
     return Selection(
         (
             *codes(section.get("select", ["ALL"]), "select"),
@@ -193,4 +198,5 @@ def _configured(section: Any, file: Path) -> Selection:
         ),
         codes(section.get("ignore", []), "ignore"),
         tuple((pattern, codes(value, pattern)) for pattern, value in per_file.items()),
+        only_distributed,
     )

@@ -36,6 +36,8 @@ def test_the_schema_names_the_keys_that_are_read() -> None:
         ({"select": ["ACC1", "ACC203"], "ignore": ["ACC110"]}, True),
         ({"select": ["ACC1,ACC2"], "extend-select": ["ALL"]}, True),
         ({"per-file-ignores": {"old/*": ["ALL"]}, "exclude": ["third_party"]}, True),
+        ({"only-distributed": True}, True),
+        ({"only-distributed": "yes"}, False),
         ({"models": {"mylogger.log": "none effect=log.write content=*"}}, True),
         ({"ignroe": ["ACC110"]}, False),
         ({"select": "ACC110"}, False),

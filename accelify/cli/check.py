@@ -33,6 +33,9 @@ def check(
     stdin_filename: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The name of the script on standard input.")
     ] = None,
+    only_distributed: Annotated[
+        bool, typer.Option("--only-distributed", help="Pass over scripts that are written for one device.")
+    ] = False,
     baseline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Show only what is not accepted in this file.")
     ] = None,
@@ -95,6 +98,7 @@ def check(
             ignore=ignore or [],
             exclude=exclude or [],
             force_exclude=force_exclude,
+            only_distributed=only_distributed,
             stdin_filename=stdin_filename,
             baseline=baseline,
             update_baseline=update_baseline,

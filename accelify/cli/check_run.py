@@ -63,6 +63,7 @@ class Options:
     ignore: list[str] = field(default_factory=list)
     exclude: list[str] = field(default_factory=list)
     force_exclude: bool = False
+    only_distributed: bool = False
     stdin_filename: Path | None = None
     baseline: Path | None = None
     update_baseline: bool = False
@@ -117,7 +118,13 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             selection_for(None, options.select, options.ignore)
         except SourceError as error:
             fail(str(error))
-    asked = Asked(tuple(options.select), tuple(options.ignore), options.stdin_filename, given)
+    asked = Asked(
+        tuple(options.select),
+        tuple(options.ignore),
+        options.stdin_filename,
+        given,
+        only_distributed=options.only_distributed,
+    )
     came = {
         done.path: done
         for done in followed(check_all(scripts, asked, imports, store), len(scripts), "checking")

@@ -33,6 +33,7 @@ class Asked:
     name: Path | None = None
     # What the user named; the others were found in folders.
     named: frozenset[Path] = frozenset()
+    only_distributed: bool = False
 
 
 @dataclass
@@ -95,7 +96,10 @@ def _checked(path: Path, asked: Asked, imports: Imports) -> Checked:
             from accelify.fixing import marked
             from accelify.linting import lint, script_line
 
-            found = marked(lint(source, imports, asked.select, asked.ignore))
+            linted = lint(
+                source, imports, asked.select, asked.ignore, only_distributed=asked.only_distributed
+            )
+            found = marked(linted)
     except SourceError as error:
         return Checked(path, problem=str(error), misconfigured=isinstance(error, ConfigurationError))
     except Exception as error:  # one odd script must not keep the others from being checked
@@ -131,7 +135,7 @@ def _key(path: Path, asked: Asked) -> object:
     around = os.environ.get("PYTHONPATH", "")
     return [
         *("script", str(path), str(place), path in asked.named),
-        *(asked.select, asked.ignore, configured, around),
+        *(asked.select, asked.ignore, asked.only_distributed, configured, around),
     ]
 
 

@@ -328,6 +328,31 @@ def test_a_module_is_looked_at_with_the_script_that_imports_it(
     assert run("check", tmp_path / "trainer.py").out.count("ACC102")
 
 
+@pytest.mark.parametrize("way", ["option", "setting"])
+def test_scripts_for_one_device_are_passed_over(run: Run, tmp_path: Path, way: str) -> None:
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    (tmp_path / "main.py").write_text(ENTRY)
+    (tmp_path / "train.py").write_text(PLAIN)
+    several = tmp_path / "several.py"
+    several.write_text(PLAIN)
+    run("convert", several)
+    assert run("check", tmp_path).code == 1
+    if way == "setting":
+        (tmp_path / "pyproject.toml").write_text("[tool.accelify]\nonly-distributed = true\n")
+        nearest_section.cache_clear()
+        selection.configured_at.cache_clear()
+    words = ["--only-distributed"] if way == "option" else []
+    outcome = run("check", *words, tmp_path)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert run("check", *words, tmp_path / "train.py").out == ""
+    with several.open("a") as file:
+        file.write("open('a.txt', 'w').write('x')\n")
+    outcome = run("check", *words, tmp_path)
+    assert outcome.code == 1
+    assert all("several.py" in line for line in outcome.out.splitlines() if "ACC" in line)
+    assert "ACC702" in outcome.out
+
+
 def test_a_project_for_one_device_gets_one_message_a_script(run: Run, tmp_path: Path) -> None:
     (tmp_path / "trainer.py").write_text(TRAINER)
     (tmp_path / "main.py").write_text(ENTRY)
