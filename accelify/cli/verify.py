@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -116,7 +117,7 @@ def verify(
 
     # An end from outside takes the same way as Ctrl-C: every process ended, every temporary folder removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    _only_after_dashes(script, arguments or [])
+    _only_after_dashes(script, arguments or [], module)
     counts = _counts(num_processes)
     if each is not None:
         raise typer.Exit(_each(each, counts, steps=steps, timeout=timeout, as_json=as_json))
@@ -172,16 +173,21 @@ def verify(
     raise typer.Exit(report.exit_code)
 
 
-def _only_after_dashes(script: Path | None, words: list[str]) -> None:
+def _only_after_dashes(script: Path | None, words: list[str], module: str | None) -> None:
     """End the command where a word that looks like an option stands before `--`."""
     afterwards = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
     before = words[: len(words) - len(afterwards)] if afterwards else words
-    for word in [str(script or ""), *before]:
+    given = [*([str(script)] if script is not None else []), *before]
+    for word in given:
         if word.startswith("-") and word != "-":
-            named = "SCRIPT" if script is None or str(script).startswith("-") else str(script)
+            is_file = [name for name in given if name.endswith((".py", ".ipynb"))]
+            named = is_file[0] if is_file else "SCRIPT"
+            if module is None and named in given:
+                given.remove(named)
+            line = shlex.join([*(["-m", module] if module else [named]), "--", *given, *afterwards])
             fail(
                 f"no such option: {word}. The script's own arguments go after --, as in "
-                f"`accelify verify {named} -- {word}`; `accelify verify --help` has this command's."
+                f"`accelify verify {line}`; `accelify verify --help` has this command's."
             )
 
 

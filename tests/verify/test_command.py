@@ -122,10 +122,11 @@ def test_an_option_of_the_scripts_is_asked_for_after_dashes(tmp_path: Path) -> N
         "import argparse\nimport torch\nparser = argparse.ArgumentParser()\nparser.add_argument('data')\n"
         "parser.parse_args()\n" + scripts.plain()
     )
-    done = verify("train.py", "--lr", "0.1", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "no such option: --lr" in done.stderr
-    assert "accelify verify train.py -- --lr" in done.stderr
+    for words in (["train.py", "--lr", "0.1"], ["--lr", "0.1", "train.py"]):
+        done = verify(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "no such option: --lr" in done.stderr
+        assert "`accelify verify train.py -- --lr 0.1`" in done.stderr
 
 
 @pytest.mark.distributed
