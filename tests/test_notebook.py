@@ -466,8 +466,10 @@ def test_convert_in_place_and_to_elsewhere(run: Run, book: Path) -> None:  # noq
     new = outcome.stdout
     assert (outcome.code, book.read_bytes()) == (0, old)
     assert run("convert", "-", stdin=old).stdout == new
-    assert run("convert", book, "--output", book.parent / "out" / "other.ipynb").code == 0
-    assert (book.parent / "out" / "other.ipynb").read_bytes() == new
+    elsewhere = book.parent / "out" / "other.ipynb"
+    outcome = run("convert", book, "--output", elsewhere)
+    assert (outcome.code, elsewhere.read_bytes()) == (0, new)
+    assert f"{elsewhere}:cell 4:" in outcome.out
     outcome = run("convert", book)
     assert outcome.code == 0
     assert "averaged the gradients over the processes (cell 6:8) ACC712" in outcome.out

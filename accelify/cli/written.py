@@ -45,7 +45,8 @@ class Written:
         """The finding with its place, and the lines that its message names, in the files on the disk."""
         lines = self._lines.get(finding.path)
         if lines is None:
-            return conversion.source.place(finding)
+            placed = conversion.source.place(finding)
+            return replace(placed, path=str(self._targets.get(Path(placed.path), placed.path)))
         line, column = lines.of(finding.line, finding.column)
         message = self._with_lines_of_now(finding.message, finding.path)
         path = str(self._targets[Path(finding.path)])

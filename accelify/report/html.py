@@ -80,7 +80,7 @@ def _tiles(conversions: Sequence[Conversion]) -> str:
     left = sum(finding.effort for finding in remaining)
     converted = sum(str(c.status) == "converted" for c in conversions)
     tiles = [
-        (f"{converted} of {len(conversions)}", "scripts converted"),
+        (f"{converted} of {len(conversions)}", "files converted"),
         (str(len(applied)), f"edits made, about {duration(saved)} of handwork"),
         (str(len(remaining)), f"places left for a person{f', about {duration(left)}' if left else ''}"),
     ]

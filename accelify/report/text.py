@@ -213,8 +213,7 @@ def _totals(conversions: Sequence[Conversion], colour: bool, written: bool) -> s
     for conversion in conversions:
         by_status[str(conversion.status)] = by_status.get(str(conversion.status), 0) + 1
     scripts = ", ".join(
-        f"{counted(number, 'script')} {_said(status, written)}"
-        for status, number in sorted(by_status.items())
+        f"{counted(number, 'file')} {_said(status, written)}" for status, number in sorted(by_status.items())
     )
     edits = sum(len(conversion.applied) for conversion in conversions if conversion.changed)
     left = [finding for conversion in conversions for finding in conversion.left]

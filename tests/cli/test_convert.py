@@ -24,7 +24,7 @@ def test_in_place_with_a_summary(run: Run, plain: Path) -> None:
     assert outcome.code == 0, outcome.err
     assert "accelerator.backward(loss)" in new
     assert f"{plain}: converted" in outcome.out
-    assert "1 script converted" in outcome.out
+    assert "1 file converted" in outcome.out
     assert "\x1b[" not in outcome.out
     assert stat.S_IMODE(plain.stat().st_mode) == 0o755
     assert os.listdir(plain.parent) == ["train.py"]
@@ -36,7 +36,7 @@ def test_a_second_time_changes_nothing(run: Run, plain: Path) -> None:
     outcome = run("convert", plain)
     assert outcome.code == 0
     assert plain.read_bytes() == first
-    assert "1 script unchanged" in outcome.out
+    assert "1 file unchanged" in outcome.out
 
 
 def test_for_accelerate(run: Run, plain: Path) -> None:
@@ -73,7 +73,7 @@ def test_diff_writes_nothing_and_applies(run: Run, plain: Path, monkeypatch: pyt
     assert outcome.code == 0
     assert plain.read_text() == PLAIN
     assert outcome.out.startswith("--- a/train.py\n+++ b/train.py\n@@")
-    assert "1 script would be converted" in outcome.err
+    assert "1 file would be converted" in outcome.err
     subprocess.run(["git", "apply", "-"], input=outcome.stdout, check=True)
     patched = plain.read_text()
     plain.write_text(PLAIN)
@@ -156,7 +156,7 @@ def test_output_to_the_screen(run: Run, plain: Path) -> None:
     outcome = run("convert", plain, "--output", "-")
     assert plain.read_text() == PLAIN
     assert "accelerator.backward(loss)" in outcome.out
-    assert "1 script converted" in outcome.err
+    assert "1 file converted" in outcome.err
 
 
 def test_standard_input_to_standard_output(run: Run, plain: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_script_of_another_framework_is_left_alone(run: Run, plain: Path) -> N
 def test_a_script_named_twice_is_converted_once(run: Run, plain: Path) -> None:
     outcome = run("convert", plain, plain.parent, plain)
     assert outcome.code == 0
-    assert "1 script converted" in outcome.out
+    assert "1 file converted" in outcome.out
 
 
 BAD = {
@@ -364,7 +364,7 @@ def test_tests_in_a_folder_stay(run: Run, plain: Path, tmp_path: Path) -> None:
     assert (tmp_path / "project" / "tests" / "test_train.py").read_bytes() == plain.read_bytes()
     assert "accelerator" in (tmp_path / "project" / "train.py").read_text()
     named = run("convert", tmp_path / "project" / "tests" / "test_train.py")
-    assert "1 script converted" in named.out
+    assert "1 file converted" in named.out
 
 
 @needs_git

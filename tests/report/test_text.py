@@ -27,7 +27,7 @@ def test_summary_says_what_was_done_and_what_is_left(
         "  left for a person (about 10 min):\n"
         "    train.py:4:1: ACC120 the length is N times too long (10 min)\n"
         "other.py: refused: It uses Lightning.\n"
-        "1 script converted, 1 script refused; 3 edits, 1 place left (about 10 min).\n"
+        "1 file converted, 1 file refused; 3 edits, 1 place left (about 10 min).\n"
     )
 
 
@@ -36,7 +36,7 @@ def test_what_needs_no_change_is_not_left_and_costs_nothing(informed: MadeConver
     assert said.endswith(
         "  to know (no change is needed):\n"
         "    train.py:6:1: ACC402 every process evaluates all of it\n"
-        "1 script converted; 3 edits.\n"
+        "1 file converted; 3 edits.\n"
     )
     assert "left for a person" not in said
     assert left_over([informed], lambda _, one: one) == ""  # type: ignore[arg-type,list-item]
@@ -48,7 +48,7 @@ def test_a_reason_with_a_place_is_said_once(refused: MadeConversion) -> None:
         "other.py: refused\n"
         "  left for a person (about 30 min):\n"
         "    train.py:7:1: ACC006 left alone: It uses Lightning. (30 min)\n"
-        "1 script refused; 0 edits, 1 place left (about 30 min).\n"
+        "1 file refused; 0 edits, 1 place left (about 30 min).\n"
     )
 
 
@@ -58,7 +58,7 @@ def test_what_costs_nothing_has_no_minutes(refused: MadeConversion) -> None:
         "other.py: refused\n"
         "  left for a person:\n"
         "    train.py:2:1: ACC001 left alone: It uses Lightning.\n"
-        "1 script refused; 0 edits, 1 place left.\n"
+        "1 file refused; 0 edits, 1 place left.\n"
     )
 
 
@@ -75,7 +75,7 @@ def test_long_lists_of_lines_are_cut(converted: MadeConversion) -> None:
 def test_nothing_is_said_to_be_done_where_nothing_is_written(converted: MadeConversion) -> None:
     said = summary([converted], written=False)
     assert said.startswith("train.py: would be converted, 3 edits\n")
-    assert "1 script would be converted; 3 edits" in said
+    assert "1 file would be converted; 3 edits" in said
 
 
 def test_lines_fit_a_terminal(converted: MadeConversion) -> None:
