@@ -35,7 +35,11 @@ CONTEXT_SETTINGS = {"token_normalize_func": _either_spelling}
 
 def config(
     action: Annotated[
-        Action, typer.Argument(help="Ask; or write defaults, update the file that is there, or show it.")
+        Action,
+        typer.Argument(
+            metavar="[ask|default|update|show]",
+            help="Ask; or write defaults, update the file that is there, or show it.",
+        ),
     ] = Action.ASK,
     changes: Annotated[
         list[str] | None,

@@ -94,12 +94,15 @@ def test_show_prints_the_file_and_what_is_wrong(run: Run, file: Path) -> None:
     done = run("config", "show")
     assert (done.code, "no configuration file" in done.out) == (0, True)
     file.parent.mkdir()
-    file.write_text("num_machines: 2\nnum_proceses: 2\n")
+    text = "num_machines: 2\nnum_proceses: 2\nfsdp_config:\n  fsdp_verison: 2\nzero_stage: 2\n"
+    file.write_text(text)
     done = run("config", "show")
-    assert done.out == f"# {file}\nnum_machines: 2\nnum_proceses: 2\n"
+    assert done.out == f"# {file}\n{text}"
     assert (done.code, done.err) == (
         2,
-        f"accelify: {file}, line 2: unknown key num_proceses; did you mean num_processes?\n",
+        f"accelify: {file}, line 2: unknown key num_proceses; did you mean num_processes?\n"
+        f"{file}, line 4: unknown key fsdp_verison in fsdp_config; did you mean fsdp_version?\n"
+        f"{file}, line 5: zero_stage belongs into the section deepspeed_config.\n",
     )
 
 

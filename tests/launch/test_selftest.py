@@ -143,6 +143,21 @@ def test_folders_of_torch_are_merged_and_several_models_chosen_from(tmp_path: Pa
     assert not (tmp_path / "state").exists()
 
 
+def test_weights_are_not_merged_without_torch(tmp_path: Path) -> None:
+    code = (
+        "import importlib.util, sys; sys.modules['torch'] = None; find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\n"
+        "from accelify.cli.main import main; main(['merge-weights', 'state', 'out'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "accelify: torch is not installed, and no checkpoint can be read without it: pip"
+    )
+
+
 def test_what_is_no_sharded_checkpoint_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "whole").mkdir()

@@ -148,7 +148,7 @@ def test_several_machines_name_the_first_one(tmp_path: Path) -> None:
 
 def test_missing_script_and_module(tmp_path: Path) -> None:
     settings = resolve({}, environment={}, devices=0)
-    with pytest.raises(LaunchError, match="There is no file"):
+    with pytest.raises(LaunchError, match="does not exist: check the path"):
         make_plan(settings, str(tmp_path / "absent.py"), [])
     with pytest.raises(LaunchError, match="__main__"):
         make_plan(settings, str(tmp_path), [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,19 +116,26 @@ def _note_lines(node: Any, above: tuple[str, ...], lines: dict[tuple[str, ...], 
 
 
 def check(config: Config) -> None:
-    """LaunchError for keys that no launch knows, with their lines and suggestions."""
+    """LaunchError for all keys that no launch knows, with their lines and suggestions."""
+    if wrong := list(_wrong_keys(config)):
+        raise LaunchError("\n".join(wrong))
+
+
+def _wrong_keys(config: Config) -> Iterator[str]:
     for key, value in config.values.items():
         if key not in _KNOWN_KEYS:
             elsewhere = next((name for name in SECTIONS if key in section_keys(name)), None)
-            if elsewhere:
-                raise LaunchError(f"{config.place(str(key))}: {key} belongs into the section {elsewhere}.")
-            raise LaunchError(f"{config.place(str(key))}: unknown key {key}; {_hint(str(key), _KNOWN_KEYS)}")
+            hint = _hint(str(key), _KNOWN_KEYS)
+            what = (
+                f"{key} belongs into the section {elsewhere}." if elsewhere else f"unknown key {key}; {hint}"
+            )
+            yield f"{config.place(str(key))}: {what}"
         if key in MISSING_KEYS and _asks_for_something(value):
-            raise LaunchError(f"{config.place(key)}: accelify has nothing for {key}; take it out.")
+            yield f"{config.place(key)}: accelify has nothing for {key}; take it out."
         if key in SECTIONS:
-            _check_section(config, key, value)
+            yield from _wrong_in_section(config, key, value)
     if str(config.values.get("compute_environment", "LOCAL_MACHINE")) not in ("LOCAL_MACHINE", "TPU"):
-        raise LaunchError(
+        yield (
             f"{config.place('compute_environment')}: accelify starts jobs on the machine it runs on, "
             f"not on {config.values['compute_environment']}; write LOCAL_MACHINE."
         )
@@ -141,21 +148,18 @@ def _asks_for_something(value: Any) -> bool:
     return bool(value) and str(value).lower() not in ("false", "no")
 
 
-def _check_section(config: Config, name: str, section: Any) -> None:
+def _wrong_in_section(config: Config, name: str, section: Any) -> Iterator[str]:
     if section is None:
         return
     if not isinstance(section, dict):
-        raise LaunchError(
-            f"{config.place(name)}: {name} has to be a section with `name: value` lines below it."
-        )
+        yield f"{config.place(name)}: {name} has to be a section with `name: value` lines below it."
+        return
     known = set(section_keys(name)) | (
         {"gradient_accumulation_steps"} if name == "deepspeed_config" else set()
     )
     for key in section:
         if key not in known and not _is_of_accelerate(name, str(key), section[key]):
-            raise LaunchError(
-                f"{config.place(name, str(key))}: unknown key {key} in {name}; {_hint(str(key), known)}"
-            )
+            yield f"{config.place(name, str(key))}: unknown key {key} in {name}; {_hint(str(key), known)}"
 
 
 def _is_of_accelerate(section: str, key: str, value: Any) -> bool:

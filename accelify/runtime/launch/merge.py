@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import warnings
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,13 @@ def merge(checkpoint: Path, output: Path, index: int | None = None) -> tuple[Pat
         The file, the number of its tensors and of their bytes. All of them are in memory on the way.
 
     Raises:
-        LaunchError: there is no sharded checkpoint, it has several models and `index` is None, or it is damaged.
+        LaunchError: there is no sharded checkpoint, it has several models and `index` is None, it is damaged, or torch
+            is missing.
     """
+    if importlib.util.find_spec("torch") is None:
+        raise LaunchError(
+            f"torch is not installed, and no checkpoint can be read without it: {install_command('runtime')}."
+        )
     from accelify.runtime import files
 
     if output.suffix != ".safetensors":

@@ -47,7 +47,7 @@ def check_target(script: str, module: bool) -> None:
         raise LaunchError(f"{script} is a directory without a __main__.py: name the training script itself.")
     if not path.exists():
         hint = "; a module's name needs -m before it" if not script.endswith(".py") else ""
-        raise LaunchError(f"There is no file {script}{hint}.")
+        raise LaunchError(f"{script} does not exist: check the path{hint}.")
     if path.is_file() and not os.access(path, os.R_OK):
         raise LaunchError(f"{script} cannot be read: change its permissions.")
     if path.suffix == ".ipynb":
