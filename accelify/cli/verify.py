@@ -176,8 +176,9 @@ def verify(
 def _only_after_dashes(script: Path | None, words: list[str], module: str | None) -> None:
     """End the command where a word that looks like an option stands before `--`."""
     afterwards = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
-    before = words[: len(words) - len(afterwards)] if afterwards else words
-    given = [*([str(script)] if script is not None else []), *before]
+    # After -m NAME the first word of the module's stands in the script's place.
+    given = [*([str(script)] if script is not None else []), *words]
+    given = given[: len(given) - len(afterwards)]
     for word in given:
         if word.startswith("-") and word != "-":
             is_file = [name for name in given if name.endswith((".py", ".ipynb"))]

@@ -127,6 +127,9 @@ def test_an_option_of_the_scripts_is_asked_for_after_dashes(tmp_path: Path) -> N
         assert done.returncode == 2
         assert "no such option: --lr" in done.stderr
         assert "`accelify verify train.py -- --lr 0.1`" in done.stderr
+    done = verify("-m", "train", "--", "--lr", "0.1", cwd=tmp_path)
+    assert "no such option" not in done.stderr
+    assert "unrecognized arguments: 0.1" in done.stderr or "--lr" in done.stderr
 
 
 @pytest.mark.distributed
