@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,7 +37,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29611", rank=0, world_size=1)
+dist.init_process_group("gloo")
 model = DistributedDataParallel(torch.nn.Linear(4, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = torch.zeros(64, 4)
@@ -81,9 +82,18 @@ CASES = {
 }
 
 
-def runs(script: Path) -> None:
+# As a launcher sets it.
+OF_ONE_PROCESS = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29611"}
+
+
+def runs(script: Path, **environment: str) -> None:
     done = subprocess.run(
-        [sys.executable, script.name], cwd=script.parent, capture_output=True, text=True, check=False
+        [sys.executable, script.name],
+        cwd=script.parent,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
@@ -116,7 +126,7 @@ def test_torch_distributed(run: Run, tmp_path: Path) -> None:
     text = script.read_text()
     assert "    sampler.set_epoch(epoch)\n    for x in loader:" in text
     assert "    if dist.get_rank() == 0:\n        print(" in text
-    runs(script)
+    runs(script, **OF_ONE_PROCESS)
     assert (tmp_path / "model.pt").exists()
 
 
