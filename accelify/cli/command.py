@@ -58,7 +58,7 @@ class Command(TyperCommand):
                 formatter.write_dl(records)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line; what is said of an unknown option ends with what is meant, or this command's hint."""
+        """Read the command line; a message about an unknown option ends with what is meant, or the command's hint."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
