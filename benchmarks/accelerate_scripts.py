@@ -1,17 +1,19 @@
 """How many steps of Hugging Face Accelerate's test scripts pass on accelify's runtime.
 
-    python benchmarks/accelerate_scripts.py [--only test_sync] [--accelerate]
+    python benchmarks/accelerate_scripts.py [--only test_sync] [--full-windows] [--accelerate]
 
 The scripts are those of Accelerate's wheel (accelerate.test_utils.scripts). A step is one of their functions with one
-set of arguments, or a main program, on one process and on two, each in fresh processes. Under Accelerate's names
-they get the runtime's objects; what only asks what is installed, or makes data, is Accelerate's. With `--accelerate`
-the scripts run as they are. `external_deps` needs datasets, transformers, evaluate and scikit-learn; nothing is
-downloaded.
+set of arguments, or a main program, on one process and on two, each in fresh processes. Under Accelerate's names they
+get the runtime's objects; what only asks what is installed, or makes data, is Accelerate's. With `--full-windows`
+every Accelerator has `GradientAccumulationPlugin(scale_last_window=False)`: an epoch's last, shorter window is divided
+by the full window, as Accelerate does. With `--accelerate` the scripts run as they are. `external_deps` needs
+datasets, transformers, evaluate and scikit-learn; nothing is downloaded.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -52,6 +54,8 @@ _MODULES = (
 _OTHERS = ("accelerate", "transformers", "datasets", "evaluate", "deepspeed", "importlib", "peft")
 
 _REAL: dict[str, Any] = {}
+# Names that the scripts get in place of the runtime's.
+_CHANGED: dict[str, Any] = {}
 
 
 class _Ours(types.ModuleType):
@@ -71,7 +75,7 @@ class _Ours(types.ModuleType):
             raise AttributeError(name)
         runtime = importlib.import_module("accelify.runtime")
         if name in runtime.__all__:
-            return getattr(runtime, name)
+            return _CHANGED.get(name, getattr(runtime, name))
         if f"{self.__name__}.{name}" in sys.modules:
             return sys.modules[f"{self.__name__}.{name}"]
         if _HELPERS.match(name):
@@ -101,16 +105,43 @@ def _script(name: str, accelerate: bool, run_as: str | None = None) -> Any:
     return module
 
 
+def _divide_full_windows() -> None:
+    """Give the scripts an Accelerator that divides every accumulation window by its full size."""
+    from accelify.runtime import Accelerator, GradientAccumulationPlugin
+
+    class FullWindows(Accelerator):
+        def __init__(
+            self,
+            *arguments: Any,
+            gradient_accumulation_steps: int = 1,
+            gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
+            **options: Any,
+        ) -> None:
+            plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(gradient_accumulation_steps)
+            plugin = dataclasses.replace(plugin, scale_last_window=False)
+            super().__init__(*arguments, gradient_accumulation_plugin=plugin, **options)
+
+    _CHANGED["Accelerator"] = FullWindows
+
+
 def listed(name: str) -> list[tuple[str, dict[str, Any]]]:
     """Steps of a script, asked in a process for that alone: importing a script may start what a fork cannot share."""
     return steps(name, _script(name, accelerate=True))
 
 
 def run(
-    name: str, step: str, arguments: dict[str, Any], accelerate: bool, ranks: int, folder: str
+    name: str,
+    step: str,
+    arguments: dict[str, Any],
+    accelerate: bool,
+    full_windows: bool,
+    ranks: int,
+    folder: str,
 ) -> str | None:
     """Run one step on this rank: "passed", or why it was left out."""
     os.chdir(folder)
+    if full_windows:
+        _divide_full_windows()
     # As under a launcher; processes of a fork server would have the workers of loaders come from another.
     multiprocessing.set_start_method("fork", force=True)
     os.environ["ACCELERATE_USE_CPU"] = "true"
@@ -160,12 +191,22 @@ def run(
     return "passed"
 
 
-def _one(name: str, step: str, arguments: dict[str, Any], accelerate: bool, ranks: int, folder: str) -> str:
+def _one(
+    name: str,
+    step: str,
+    arguments: dict[str, Any],
+    accelerate: bool,
+    full_windows: bool,
+    ranks: int,
+    folder: str,
+) -> str:
     from tests.distributed.processes import try_ranks
 
     try:
         started = 1 if name == "test_notebook" else ranks
-        outcomes = try_ranks(started, run, name, step, arguments, accelerate, ranks, folder, timeout=150)
+        outcomes = try_ranks(
+            started, run, name, step, arguments, accelerate, full_windows, ranks, folder, timeout=150
+        )
     except AssertionError as hung:
         return f"FAILED: {str(hung).splitlines()[0]}"
     bad = next((o for o in outcomes if not o.ok), None)
@@ -182,6 +223,7 @@ def main() -> None:
     )
     parser.add_argument("--only", action="append", help="scripts, or steps, by a part of their name")
     parser.add_argument("--accelerate", action="store_true", help="run Accelerate itself")
+    parser.add_argument("--full-windows", action="store_true", help="divide short windows by the full size")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="accelify-scripts-")
@@ -209,7 +251,9 @@ def main() -> None:
                     text = f"{name}.{label(step, values)}[{ranks}]"
                     if arguments.only and not any(part in text for part in arguments.only):
                         continue
-                    result = _one(name, step, values, arguments.accelerate, ranks, folder)
+                    result = _one(
+                        name, step, values, arguments.accelerate, arguments.full_windows, ranks, folder
+                    )
                     if not result.startswith("left out"):
                         total += 1
                         passed += result == "passed"

@@ -1,7 +1,7 @@
 """What a training step costs over torch's own: plain PyTorch (DDP on several processes), accelify, Hugging Face
 Accelerate and Lightning Fabric, alternating in one run.
 
-    python benchmarks/step_overhead.py [--processes 1 2] [--models small real] [--starts 3] [--rounds 40] [--json FILE]
+    python benchmarks/step_overhead.py [--processes 1 2] [--models small real] [--starts 8] [--rounds 15] [--json FILE]
     python benchmarks/step_overhead.py --device cuda [--precision no bf16 fp16] [--compile]
 
 Every subject runs in processes of its own, all alive at once, of which one subject's work at a time. A round is a few
@@ -261,8 +261,8 @@ def main():
     parser.add_argument("--precision", nargs="+", choices=list(subjects.DTYPES), default=["no"])
     parser.add_argument("--compile", action="store_true", help="models by torch.compile")
     parser.add_argument("--models", nargs="+", choices=["small", "real"], default=["small", "real"])
-    parser.add_argument("--starts", type=int, default=3, help="how often all processes are started anew")
-    parser.add_argument("--rounds", type=int, default=40, help="rounds in every start")
+    parser.add_argument("--starts", type=int, default=8, help="how often all processes are started anew")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds in every start")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--worker", choices=list(subjects.SUBJECTS), help=argparse.SUPPRESS)
     options = parser.parse_args()
