@@ -8,7 +8,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -16,12 +16,13 @@ from . import checkpoint_folders as folders
 from . import collectives, files, guard
 from .background import Background, staged
 from .data.random_state import own_random_state
-from .resuming import restore_here, restore_on_other_ranks
+from .resuming import is_divided_as_here, restore_elsewhere, restore_here
 from .weights import load_weights
 
 if TYPE_CHECKING:
     from .accelerator import Accelerator
 
+T = TypeVar("T")
 # The numbers of checkpoints are separate for each run where several share a project's directory.
 _NEW_RUN_BYTES = 8
 _SENTENCE = "the checkpoint {} could not be written"
@@ -268,7 +269,7 @@ def _agree(accelerator: Accelerator, source: Path | None) -> tuple[Path, dict[st
         ValueError: on every rank, with what is wrong and where.
     """
     error: str | None = None
-    chosen: tuple[str, str] | None = None
+    chosen: Path | None = None
     if accelerator.is_main_process:
         try:
             directory = (
@@ -277,26 +278,51 @@ def _agree(accelerator: Accelerator, source: Path | None) -> tuple[Path, dict[st
                 else source.parent
             )
             with folders.alone_in(directory):
-                source = source or folders.newest(directory)
-                folders.recover(source)
-            folders.check(source, contents=True)
-            chosen = str(source), folders.digest(source)
+                chosen = source or folders.newest(directory)
+                folders.recover(chosen)
+            folders.check(chosen)
         except (ValueError, OSError) as caught:
             error = str(caught)
     error, chosen = collectives.broadcast_object((error, chosen))
     if error is not None or chosen is None:
         raise ValueError(error)
     facts: dict[str, Any] = {}
+
+    def looked_at() -> tuple[str, int, int]:
+        facts.update(folders.check(chosen))
+        return folders.view_of(chosen)
+
+    views = _on_all(accelerator, looked_at)
+    own = views[accelerator.process_index]
+    # Ranks that see the same files share the reading; one that has a copy reads that.
+    readers = [rank for rank, view in enumerate(views) if view == own]
+
+    def read() -> None:
+        if own[0] != views[0][0]:
+            raise ValueError(f"{chosen} holds another checkpoint here than on the main process")
+        folders.check_contents(chosen, facts, readers.index(accelerator.process_index), len(readers))
+
+    _on_all(accelerator, read)
+    return chosen, facts
+
+
+def _on_all(accelerator: Accelerator, look: Callable[[], T]) -> list[T]:
+    """What every rank finds.
+
+    Raises:
+        ValueError: on every rank, with the cause that one of them has.
+    """
+    error: str | None = None
+    found: T | None = None
     try:
-        facts = folders.check(Path(chosen[0]))
-        if folders.digest(Path(chosen[0])) != chosen[1]:
-            error = f"{chosen[0]} holds another checkpoint here than on the main process"
+        found = look()
     except (ValueError, OSError) as caught:
         error = str(caught)
-    for rank, reason in enumerate(collectives.all_gather_objects(error)):
+    results: list[tuple[str | None, Any]] = collectives.all_gather_objects((error, found))
+    for rank, (reason, _) in enumerate(results):
         if reason is not None:
             raise ValueError(f"rank {rank}: {reason}" if accelerator.num_processes > 1 else reason)
-    return Path(chosen[0]), facts
+    return [value for _, value in results]
 
 
 def load(accelerator: Accelerator, source: Path | None, model_kwargs: dict[str, Any]) -> None:
@@ -334,10 +360,10 @@ def load(accelerator: Accelerator, source: Path | None, model_kwargs: dict[str, 
             state["gradients"] = _read(source, _window(rank), "accumulation window")
         return state
 
-    if facts["processes"] == accelerator.num_processes:
+    if is_divided_as_here(accelerator, facts["processes"], state_of(0)):
         restore_here(accelerator, state_of(accelerator.process_index))
     else:
-        restore_on_other_ranks(accelerator, source, facts["processes"], state_of)
+        restore_elsewhere(accelerator, source, facts["processes"], state_of)
     match = re.fullmatch(r"checkpoint_(\d+)", source.name)
     config = accelerator.project_configuration
     if match and config.automatic_checkpoint_naming:

@@ -169,12 +169,8 @@ def delete_old(config: ProjectConfiguration, new: Path, run: str) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def check(directory: Path, contents: bool = False) -> dict[str, Any]:
-    """The marker of a complete checkpoint.
-
-    Args:
-        directory: the checkpoint.
-        contents: read its files and compare their checksums, besides their sizes.
+def check(directory: Path) -> dict[str, Any]:
+    """The marker of a complete checkpoint, whose files are there and have their sizes.
 
     Raises:
         ValueError: the directory is none, with what is wrong.
@@ -197,15 +193,30 @@ def check(directory: Path, contents: bool = False) -> dict[str, Any]:
         path = directory / name
         if not path.is_file() or path.stat().st_size != size:
             raise ValueError(f"the checkpoint {directory} is torn: {name} is missing or has another size")
-        # Checkpoints of earlier versions have no checksums.
-        written = facts.get("checksums", {}).get(name) if contents else None
-        if written is not None and files.checksum(path) != written:
-            raise ValueError(
-                f"the checkpoint {directory} is damaged: {name} is not what was written; load an older one"
-            )
     return facts  # type: ignore[no-any-return]
 
 
-def digest(directory: Path) -> str:
-    """By which ranks see that they look at the same checkpoint."""
-    return hashlib.blake2b((directory / MARKER).read_bytes()).hexdigest()
+def check_contents(directory: Path, facts: dict[str, Any], part: int, parts: int) -> None:
+    """Read files and compare their checksums, which checkpoints of earlier versions do not have.
+
+    Args:
+        directory: the checkpoint.
+        facts: its marker.
+        part, parts: which of how many readers this is, each of whom takes some of the files.
+
+    Raises:
+        ValueError: one is not what was written.
+    """
+    for name, written in sorted(facts.get("checksums", {}).items())[part::parts]:
+        if files.checksum(directory / name) != written:
+            raise ValueError(
+                f"the checkpoint {directory} is damaged: {name} is not what was written; load an older one"
+            )
+
+
+def view_of(directory: Path) -> tuple[str, int, int]:
+    """By which ranks see that they look at the same checkpoint (a digest), and whether at the same files of it: a copy
+    has another place and time."""
+    marker = directory / MARKER
+    state = marker.stat()
+    return hashlib.blake2b(marker.read_bytes()).hexdigest(), state.st_ino, state.st_ctime_ns

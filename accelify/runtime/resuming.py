@@ -15,6 +15,22 @@ if TYPE_CHECKING:
     from .accelerator import Accelerator
 
 
+def is_divided_as_here(accelerator: Accelerator, ranks: int, state: dict[str, Any]) -> bool:
+    """Whether a batch of the script is divided now as it was then: a rank's place in the epoch is then what it was.
+
+    Args:
+        accelerator: of this run.
+        ranks: how many saved it.
+        state: what was saved for rank 0; older checkpoints do not say how batches were divided.
+    """
+    data_ranks = accelerator.process.data_ranks
+    now = _batches_of_a_step(accelerator.split_batches, data_ranks)
+    then = _batches_of_a_step(
+        state.get("split", accelerator.split_batches), state.get("data_ranks", data_ranks)
+    )
+    return (ranks, then) == (accelerator.num_processes, now)
+
+
 def restore_here(accelerator: Accelerator, state: dict[str, Any]) -> None:
     """Go on as a rank of as many as there were.
 
@@ -29,10 +45,11 @@ def restore_here(accelerator: Accelerator, state: dict[str, Any]) -> None:
     _restore_loaders(accelerator, state["loaders"], state["random"])
 
 
-def restore_on_other_ranks(
+def restore_elsewhere(
     accelerator: Accelerator, source: Path, ranks: int, state_of: Callable[[int], dict[str, Any]]
 ) -> None:
-    """Go on on another number of ranks: with the order of the samples and the batch that was next.
+    """Go on on another number of ranks, or with batches divided otherwise: with the order of the samples and the batch
+    that was next.
 
     Losses are those of the run that was stopped where batches are split (the batch of all ranks is then the
     script's); noise that ranks draw for their samples is different.
@@ -46,9 +63,8 @@ def restore_on_other_ranks(
     first = state_of(0)
     limits = []
     split_before = first.get("split", False)
-    # Batches of the script in one round of all ranks, then and now.
-    before = 1 if split_before else first.get("data_ranks", ranks)
-    now = 1 if accelerator.split_batches else accelerator.process.data_ranks
+    before = _batches_of_a_step(split_before, first.get("data_ranks", ranks))
+    now = _batches_of_a_step(accelerator.split_batches, accelerator.process.data_ranks)
     positions = []
     for state in first["loaders"]:
         position = state["position"]
@@ -69,12 +85,21 @@ def restore_on_other_ranks(
         limits.append("each process takes whole batches, so that a step takes another number of them")
     if limits and accelerator.is_main_process:
         print(
-            f"accelify: {source} was saved by {ranks} processes and is loaded by {accelerator.num_processes}: "
-            + "; ".join(limits)
+            f"accelify: {source} was saved by {_stated(ranks, split_before)} and is loaded by "
+            f"{_stated(accelerator.num_processes, accelerator.split_batches)}: " + "; ".join(limits)
         )
     random = _of_another_rank(first["random"], accelerator.process.data_rank)
     restore_random_state(first["random"] if not _is_within_a_pass(first) else random)
     _restore_loaders(accelerator, positions, random)
+
+
+def _batches_of_a_step(split: bool, data_ranks: int) -> int:
+    """How many batches of the script all ranks take together."""
+    return 1 if split else data_ranks
+
+
+def _stated(ranks: int, split: bool) -> str:
+    return f"{ranks} processes{' with split_batches=True' if split else ''}"
 
 
 def _is_within_a_pass(state: dict[str, Any]) -> bool:

@@ -99,25 +99,25 @@ def test_nothing_in_a_deepspeed_checkpoint_is_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def _save(directory):
-    accelerator, _ = _prepared()
-    accelerator.save_state(f"{directory}/c")
+def _parts(directory, load, asynchronous):
+    plugin = FullyShardedDataParallelPlugin(state_dict_type="SHARDED_STATE_DICT")
+    accelerator, _ = _prepared(fsdp_plugin=plugin)
+    if load:
+        accelerator.load_state(f"{directory}/c")
+    else:
+        accelerator.save_state(f"{directory}/c", asynchronous=asynchronous)
+        accelerator.wait_for_saving()
 
 
-def _load(directory):
-    accelerator, _ = _prepared()
-    accelerator.load_state(f"{directory}/c")
-
-
-def test_a_flipped_bit(tmp_path):
-    run_ranks(2, _save, str(tmp_path))
-    run_ranks(2, _load, str(tmp_path))
-    path = tmp_path / "c" / "model.safetensors"
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_flipped_bit_in_a_part(asynchronous, tmp_path):
+    run_ranks(2, _parts, str(tmp_path), False, asynchronous)
+    path = next((tmp_path / "c" / "pytorch_model_fsdp_0").glob("__1_*"))
     contents = bytearray(path.read_bytes())
-    contents[-3] ^= 1
+    contents[len(contents) // 2] ^= 1
     path.write_bytes(contents)
-    for outcome in try_ranks(2, _load, str(tmp_path)):
-        assert "model.safetensors is not what was written" in outcome.error
+    for outcome in try_ranks(2, _parts, str(tmp_path), True, False):
+        assert f"pytorch_model_fsdp_0/{path.name} is not what was written" in outcome.error
 
 
 def _automatic(directory, act):
@@ -132,7 +132,7 @@ def _automatic(directory, act):
         # This machine does not see the second checkpoint yet.
         checkpoint.numbered = lambda d: [(0, d / "checkpoint_0")]
     if act == "other" and accelerator.process_index == 1:
-        checkpoint.digest = lambda d: "another"
+        checkpoint.view_of = lambda d: ("another", 0, 0)
     if act != "save":
         accelerator.load_state()
     return weight.mean().item()

@@ -83,6 +83,16 @@ def test_whole_batches_go_on_where_they_were(tmp_path):
     assert len(seen) == 2 + 2 * 6
 
 
+@pytest.mark.parametrize("split", [True, False])
+def test_batches_that_are_divided_otherwise(split, tmp_path):
+    """2 ranks take 2 batches a step, or one that they share: 2 steps are 4 batches, or 2."""
+    _, order = run_ranks(2, _run, str(tmp_path / "c"), 2, False, split)[0]
+    done = [n for batch in order for n in batch]
+    _, seen = run_ranks(2, _run, str(tmp_path / "c"), None, True, not split)[0]
+    rest = seen[: len(seen) - 2 * (6 if split is False else 3)]
+    assert sorted(done + [n for batch in rest for n in batch]) == list(range(24))
+
+
 def _later(directory, load):
     """The second loader is prepared after load_state in the resumed run, as one of an evaluation may be."""
     torch.manual_seed(3)

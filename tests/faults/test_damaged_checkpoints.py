@@ -152,3 +152,36 @@ def test_an_index_that_names_files_elsewhere(damaged):
     del facts["files"]["model.safetensors"]
     marker.write_text(json.dumps(facts))
     _refused(damaged, "names files of other directories")
+
+
+def _load_a_copy(directory):
+    """As where every machine has copied the checkpoint to a disk of its own."""
+    os.chdir(f"{directory}/{os.environ['RANK']}")
+    return _load("c")
+
+
+@pytest.fixture
+def copies(saved, tmp_path):
+    for rank in range(2):
+        shutil.copytree(saved, tmp_path / str(rank) / "c")
+    return tmp_path
+
+
+def test_a_copy_for_each_rank(copies):
+    assert run_ranks(2, _load_a_copy, str(copies)) == [True, True]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.bin", checkpoint_folders.MARKER])
+def test_a_copy_of_one_rank_that_is_damaged(copies, name):
+    path = copies / "1" / "c" / name
+    contents = bytearray(path.read_bytes())
+    if name == checkpoint_folders.MARKER:
+        contents += b" "  # that of another checkpoint, in all other files of the same sizes
+    else:
+        contents[len(contents) // 2] ^= 4
+    path.write_bytes(contents)
+    word = "another checkpoint here" if name == checkpoint_folders.MARKER else f"is damaged: {name}"
+    for outcome in try_ranks(2, _load_a_copy, str(copies)):
+        last = outcome.error.strip().splitlines()[-1]
+        assert last.startswith("ValueError: rank 1: "), last
+        assert word in last

@@ -75,10 +75,10 @@ def _stale(directory, act):
     if accelerator.process_index == 1:
         real = checkpoint_folders.check
 
-        def not_there(path, contents=False):
+        def not_there(path):
             if act == "absent":
                 raise ValueError(f"there is no checkpoint at {path}")
-            return real(path, contents)
+            return real(path)
 
         checkpoint_folders.check = not_there
     accelerator.load_state()
