@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from accelify.runtime.launch.notebook import notebook_launcher
 
 pytestmark = pytest.mark.distributed
 
@@ -80,6 +83,19 @@ def test_an_accelerator_outside_of_the_function_is_refused(tmp_path: Path) -> No
 def test_numbers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     done = python("notebook_launcher(train, (), 2, num_nodes=2, node_rank=2)", tmp_path)
     assert "do not fit together" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("options", [{}, {"monitor_interval": 0.1}])
+def test_ports_that_cannot_be(options: dict[str, float]) -> None:
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port} of this machine is in use: give another"):
+            notebook_launcher(print, num_processes=2, use_port=port, **options)
+    for wrong in (99999, "0", "http"):
+        with pytest.raises(ValueError, match=f"use_port must be a number from 1 to 65535, not {wrong!r}"):
+            notebook_launcher(print, num_processes=2, use_port=wrong, **options)
 
 
 AGENT = """\

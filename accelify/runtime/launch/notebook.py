@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from accelify.runtime.launch.port import reserved_port
+from accelify.runtime.launch.port import refusal, reserved_port
 from accelify.runtime.launch.settings import PRECISIONS, count_devices
 
 
@@ -61,7 +61,7 @@ def notebook_launcher(
     The last ones have torch's agent start the processes. With one process the function simply runs here.
 
     Raises:
-        ValueError: a number or precision out of range.
+        ValueError: a number or precision out of range, or a port that is in use.
         RuntimeError: an Accelerator, or CUDA, is in use in this process already; or the function failed in one
             of the processes, whose traceback is part of the message.
         ChildFailedError: it failed where torch's agent started them, more often than `max_restarts`.
@@ -91,13 +91,27 @@ def notebook_launcher(
             "log_line_prefix_template": log_line_prefix_template,
         }  # fmt: skip
         with reserved_port() as free, _environment(precision):
-            endpoint = rdzv_endpoint or f"{master_addr}:{use_port or (29500 if num_nodes > 1 else free)}"
+            endpoint = rdzv_endpoint or f"{master_addr}:{_port(use_port, free, node_rank, num_nodes)}"
             _start_by_agent(function, tuple(args), count, num_nodes, node_rank, endpoint, agent)
         return
     with reserved_port() as free:
-        port = use_port or (29500 if num_nodes > 1 else free)
+        port = _port(use_port, free, node_rank, num_nodes)
         places = {"MASTER_ADDR": master_addr, "MASTER_PORT": str(port), "NODE_RANK": str(node_rank)}
         _start(function, tuple(args), count, {**precision, **places}, node_rank * count, count * num_nodes)
+
+
+def _port(asked: str | int | None, free: int, node: int, nodes: int) -> int:
+    """Where the first process listens: as was asked for, or at a free port, which only one machine knows of."""
+    if not asked and nodes == 1:
+        return free
+    text = str(asked or 29500)
+    port = int(text) if text.isdecimal() else 0
+    if not 0 < port < 2**16:
+        raise ValueError(f"use_port must be a number from 1 to 65535, not {asked!r}")
+    why = refusal(port) if node == 0 else None
+    if why is not None:
+        raise ValueError(f"port {port} of this machine is {why}: give another with use_port")
+    return port
 
 
 def debug_launcher(function: Callable[..., Any], args: Iterable[Any] = (), num_processes: int = 2) -> None:
