@@ -1,5 +1,6 @@
 """Healthy jobs are waited for, however idle they look; what is proved to be wrong ends with an error."""
 
+import os
 import sys
 import time
 from datetime import timedelta
@@ -152,6 +153,29 @@ def test_it_can_be_switched_off():
     assert run_ranks(2, _mode, env={"ACCELIFY_GUARD": "on"}) == [(True, 2)] * 2
     for outcome in try_ranks(2, _mode, env={"ACCELIFY_GUARD": "sometimes"}):
         assert "ACCELIFY_GUARD must be one of on, warn, off, not 'sometimes'" in outcome.error
+
+
+def _without_an_interface(capture):
+    """As beside NCCL, where one host has no network interface that gloo can use."""
+    rank = int(os.environ["RANK"])
+
+    def refused():
+        raise RuntimeError("Unable to resolve hostname to a (local) address")
+
+    torch.distributed.get_backend = lambda *_: "nccl"
+    if rank:
+        torch.distributed.ProcessGroupGloo.create_default_device = refused
+    with open(f"{capture}/{rank}", "w") as file:
+        before, sys.stderr = sys.stderr, file
+        accelerator = fresh_accelerator()
+        sys.stderr = before
+    return guard.is_on(), accelerator.reduce(1)
+
+
+def test_hosts_of_which_one_has_no_interface_for_it(tmp_path):
+    assert run_ranks(2, _without_an_interface, str(tmp_path)) == [(False, 2)] * 2
+    assert "gloo has no network interface on every host" in (tmp_path / "0").read_text()
+    assert (tmp_path / "1").read_text() == ""
 
 
 def _warned(capture):

@@ -499,3 +499,46 @@ def _a_step_each(drawn):
 def test_of_two_loaders_in_turn_each_step_is_weighed_by_the_batch_of_its_own(drawn):
     for gradients in run_ranks(2, _a_step_each, drawn):
         assert gradients == pytest.approx([3.5, 3.5, 11.5, 11.5, 17.0, 19.0])
+
+
+class Followed(torch.utils.data.Sampler):
+    """Goes by how far the training has come."""
+
+    def __init__(self):
+        self.steps = 0
+
+    def __iter__(self):
+        return ((number, self.steps) for number in range(48))
+
+    def __len__(self):
+        return 48
+
+
+class Steps(Dataset):
+    """The index itself: a number, and how many steps there were when it was drawn."""
+
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        return torch.tensor(index)
+
+
+def _ahead(workers, split):
+    accelerator = fresh_accelerator(split_batches=split)
+    sampler = Followed()
+    loader = DataLoader(
+        Steps(), batch_size=2, sampler=sampler, num_workers=workers,
+        prefetch_factor=2 if workers else None, multiprocessing_context="fork" if workers else None,
+    )  # fmt: skip
+    seen = []
+    for batch in accelerator.prepare(loader):
+        seen.append(sampler.steps - int(batch[:, 1].min()))
+        sampler.steps += 1
+    return len(seen), max(seen)
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_own_sampler_is_drawn_as_far_ahead_as_workers_fetch(workers, split):
+    assert run_ranks(2, _ahead, workers, split) == [(24 if split else 12, 2 * workers)] * 2

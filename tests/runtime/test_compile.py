@@ -101,8 +101,8 @@ def test_two_processes(engine):
             assert graphs
 
 
-def _graphs():
-    """How many graphs a compiler is given of a model with several buckets."""
+def _graphs(way):
+    """How many graphs a compiler is given of a model with several buckets, whoever compiles it and when."""
     graphs = []
 
     def count(graph, _):
@@ -110,16 +110,23 @@ def _graphs():
         return graph.forward
 
     options = DistributedDataParallelKwargs(bucket_cap_mb=1)
-    accelerator = fresh_accelerator(kwargs_handlers=[options])
-    model = accelerator.prepare(nn.Sequential(*(nn.Linear(600, 600) for _ in range(6))))
-    compiled = torch.compile(model, backend=count)
-    accelerator.backward(compiled(torch.ones(2, 600)).sum())
-    return len(graphs), model._flat
+    plugin = TorchDynamoPlugin(backend=count) if way == "by the Accelerator" else None
+    accelerator = fresh_accelerator(kwargs_handlers=[options], dynamo_plugin=plugin)
+    model = nn.Sequential(*(nn.Linear(600, 600) for _ in range(6)))
+    if way == "before":
+        model = torch.compile(model, backend=count)
+    model = accelerator.prepare(model)
+    if way == "after":
+        model = torch.compile(model, backend=count)
+    accelerator.backward(model(torch.ones(2, 600)).sum())
+    (wrapped,) = accelerator.backend.models()
+    return len(graphs), wrapped._flat
 
 
 @pytest.mark.distributed
-def test_a_compiled_model_is_cut_where_buckets_end():
-    for graphs, flat in run_ranks(2, _graphs):
+@pytest.mark.parametrize("way", ["before", "after", "by the Accelerator"])
+def test_a_compiled_model_is_cut_where_buckets_end(way):
+    for graphs, flat in run_ranks(2, _graphs, way):
         assert graphs >= 3
         assert not flat
 
