@@ -75,18 +75,41 @@ class _Stream(IterableDataset):
         return iter(range(self._distributed.rank, self.size, self._distributed.world_size))
 
 
+class _Private(Sampler):
+    """As detectron2's."""
+
+    def __init__(self, size, rank, world_size):
+        self._size, self._rank, self._world_size = size, rank, world_size
+
+    def __iter__(self):
+        return iter(range(self._rank, self._size, self._world_size))
+
+
+class _Mapped(IterableDataset):
+    """A stream of what another stream gives."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __iter__(self):
+        return iter(self.dataset)
+
+
 def _seen(kind):
     accelerator = fresh_accelerator()
     rank, ranks = accelerator.process_index, accelerator.num_processes
     if kind == "sampler":
         loader = DataLoader(range(24), batch_size=4, sampler=_OfRank(24, rank, ranks))
+    elif kind == "private":
+        loader = DataLoader(range(24), batch_size=4, sampler=_Private(24, rank, ranks))
     else:
-        loader = DataLoader(_Stream(24, rank, ranks), batch_size=4)
+        stream = _Stream(24, rank, ranks)
+        loader = DataLoader(_Mapped(stream) if kind == "mapped" else stream, batch_size=4)
     seen = [int(i) for batch in accelerator.prepare(loader) for i in batch]
     return sorted(gather_object(seen))
 
 
-@pytest.mark.parametrize("kind", ["sampler", "stream"])
+@pytest.mark.parametrize("kind", ["sampler", "private", "stream", "mapped"])
 def test_loaders_that_are_sharded_already(kind):
     assert run_ranks(2, _seen, kind) == [list(range(24))] * 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -93,23 +93,44 @@ def _has_begun(loader: DataLoader[Any]) -> bool:
     )
 
 
+# What samplers and data sets of libraries call their rank, and the number of ranks; with or without an underscore.
+_OWN = ("rank", "process_index", "global_rank", "dist_rank")
+_COUNTS = ("num_replicas", "world_size", "num_processes", "num_ranks", "dist_num_replicas")
+# So far samplers and data sets contain others.
+_DEPTH = 4
+
+
 def _is_sharded_already(loader: DataLoader[Any], ranks: int, rank: int) -> bool:
     """Whether a loader gives this rank its share without being prepared for it."""
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     if isinstance(sampler, DistributedSampler):
         return True
     return ranks > 1 and any(
-        _names_its_rank(p, ranks, rank) for p in (loader.batch_sampler, sampler, loader.dataset)
+        _names_its_rank(part, ranks, rank)
+        for whole in (loader.batch_sampler, sampler, loader.dataset)
+        for part in _with_contained(whole)
     )
+
+
+def _with_contained(part: Any) -> Iterator[Any]:
+    """A sampler or data set, and the one that it reads, and so on."""
+    for _ in range(_DEPTH):
+        if part is None:
+            return
+        yield part
+        part = getattr(part, "sampler", getattr(part, "dataset", None))
 
 
 def _names_its_rank(part: Any, ranks: int, rank: int) -> bool:
     """Whether a sampler or data set is this rank's by its attributes, as torch's and those of other libraries are."""
     # The datasets library stores it here, for streams that `split_dataset_by_node` has divided.
     part = getattr(part, "_distributed", None) or part
-    counts = [getattr(part, name, None) for name in ("num_replicas", "world_size")]
-    own = getattr(part, "rank", None)
-    return type(own) is int and own == rank and ranks in counts
+
+    def says(names: tuple[str, ...], number: int) -> bool:
+        found = [getattr(part, prefix + name, None) for name in names for prefix in ("", "_")]
+        return any(type(value) is int and value == number for value in found)
+
+    return says(_OWN, rank) and says(_COUNTS, ranks)
 
 
 def _shard_iterable(
