@@ -314,10 +314,13 @@ class Tracking(ProcessControl):
 
     def end_training(self) -> None:
         """End every tracker, and a checkpoint that is still being written."""
-        self.wait_for_saving()
-        for tracker in self.trackers:
-            tracker.finish()
-        self.trackers.clear()
+        try:
+            self.wait_for_saving()
+        finally:
+            # A checkpoint that could not be written is an error, and no reason to lose what was recorded.
+            for tracker in self.trackers:
+                tracker.finish()
+            self.trackers.clear()
         self.wait_for_everyone()
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from accelify.runtime import Accelerator, ProjectConfiguration, files, load_weights
+from accelify.runtime import Accelerator, GeneralTracker, ProjectConfiguration, files, load_weights
 from accelify.runtime import checkpoint_folders as checkpoint
 from accelify.runtime.data import random_state
 
@@ -68,6 +68,30 @@ def test_full_disk_leaves_the_old_checkpoint(tmp_path, monkeypatch, after):
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["checkpoint_0"]
     accelerator.load_state()
     assert (model.weight == 1).all()
+
+
+class _Recorded(GeneralTracker):
+    name = "recorded"
+    requires_logging_directory = False
+    tracker = None
+    finished = False
+
+    def __init__(self):
+        pass
+
+    def finish(self):
+        self.finished = True
+
+
+def test_trackers_end_where_the_last_checkpoint_could_not_be_written(tmp_path, monkeypatch):
+    tracker = _Recorded()
+    accelerator, *_ = _prepared(log_with=tracker)
+    accelerator.init_trackers("run")
+    _full_disk(monkeypatch, 0)
+    accelerator.save_state(tmp_path / "c", asynchronous=True)
+    with pytest.raises(RuntimeError, match="No space left on device"):
+        accelerator.end_training()
+    assert tracker.finished
 
 
 def test_saving_again_to_one_place_keeps_other_files(tmp_path):
