@@ -354,6 +354,8 @@ def load(accelerator: Accelerator, source: Path | None, model_kwargs: dict[str, 
     for i, item in enumerate(accelerator._custom_objects):
         item.load_state_dict(_read(source, f"custom_checkpoint_{i}.pkl", "registered object"))
 
+    _tell_what_is_left(accelerator, source, facts)
+
     def state_of(rank: int) -> dict[str, Any]:
         state: dict[str, Any] = _read(source, f"random_states_{rank}.pkl", "random state")
         if not state["window"]["complete"] and "gradients" not in state:
@@ -370,6 +372,23 @@ def load(accelerator: Accelerator, source: Path | None, model_kwargs: dict[str, 
         config.iteration = int(match[1]) + 1
     accelerator._run = facts.get("run", accelerator._run)
     accelerator.wait_for_everyone()
+
+
+def _tell_what_is_left(accelerator: Accelerator, source: Path, facts: dict[str, Any]) -> None:
+    """Print which files were for objects that a run which trains has not prepared, or not yet."""
+    optimizers = len(accelerator._optimizers.settled())
+    first_left = (
+        f"model_{len(accelerator._models)}",
+        _name("optimizer", optimizers, "bin"),
+        _name("scheduler", len(accelerator._schedulers.settled()), "bin"),
+        f"custom_checkpoint_{len(accelerator._custom_objects)}.pkl",
+    )
+    left = sorted({name.split("/")[0] for name in facts["files"]}.intersection(first_left))
+    if left and optimizers and accelerator.is_main_process:
+        print(
+            f"accelify: {source} also holds {', '.join(left)}, for which nothing was prepared or registered before "
+            "load_state: what comes later begins anew"
+        )
 
 
 def _read(source: Path, name: str, what: str) -> Any:

@@ -144,8 +144,14 @@ def _restore_window(accelerator: Accelerator, saved: dict[str, Any]) -> None:
 
 def _restore_gradients(accelerator: Accelerator, gradients: list[Any] | None) -> None:
     parameters = accelerator._trained_parameters()
-    if gradients is not None and len(parameters) == len(gradients):
-        accelerator.backend.restore_window_gradients(parameters, gradients)
+    if gradients is None or not parameters:
+        return
+    if len(parameters) != len(gradients):
+        raise ValueError(
+            f"the checkpoint holds gradients of {len(gradients)} parameters in an open accumulation window, and the "
+            f"optimizers that are prepared here train {len(parameters)}: prepare the same ones before load_state"
+        )
+    accelerator.backend.restore_window_gradients(parameters, gradients)
 
 
 def _restore_loaders(

@@ -191,6 +191,41 @@ def test_checkpoint_of_other_objects(tmp_path):
         accelerator.register_for_checkpointing(3)
 
 
+def _two():
+    models = [nn.Linear(2, 1), nn.Linear(2, 1)]
+    return models, [torch.optim.SGD(m.parameters(), lr=0.1) for m in models]
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_objects_that_are_prepared_after_load_state(tmp_path, capsys, trains):
+    accelerator = Accelerator(cpu=True)
+    models, optimizers = _two()
+    accelerator.prepare(*models, *optimizers)
+    accelerator.save_state(tmp_path / "c")
+    accelerator = Accelerator(cpu=True)
+    models, optimizers = _two()
+    accelerator.prepare(models[0], *(optimizers[:1] if trains else ()))
+    accelerator.load_state(tmp_path / "c")
+    said = (
+        "also holds model_1, optimizer_1.bin, for which nothing was prepared or registered before load_state"
+    )
+    assert (said in capsys.readouterr().out) is trains
+
+
+def test_an_open_window_of_other_parameters(tmp_path):
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    models, optimizers = _two()
+    models = accelerator.prepare(*models, *optimizers)[:2]
+    with accelerator.accumulate(*models):
+        accelerator.backward(sum(m(torch.ones(1, 2)).sum() for m in models))
+    accelerator.save_state(tmp_path / "c")
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    models, optimizers = _two()
+    accelerator.prepare(models[0], optimizers[0])
+    with pytest.raises(ValueError, match="holds gradients of 4 parameters .* prepared here train 2: prepare"):
+        accelerator.load_state(tmp_path / "c")
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
