@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,6 +33,13 @@ GROUPS = {
     "Start from a notebook": ("launch",),
     "Errors and observers": ("guard", "observers"),
 }
+
+# What a browser fetches to show a page: scripts, styles, fonts, pictures, frames. A link is fetched by a click alone.
+LOADED_FROM_ELSEWHERE = re.compile(
+    r"""<(?!a\b)[a-z]+\b[^>]*?\b(?:src|srcset|href|data|poster)=["']?\s*(?:https?:)?//[^>\s]*"""
+    r"|url\(\s*[\"']?(?:https?:)?//[^)]*",
+    re.IGNORECASE,
+)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -54,6 +63,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     schema = ROOT / "accelify" / "tool-schema.json"
     files.append(File.generated(config, "reference/tool-schema.json", content=schema.read_text()))
     return files
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Refuse a page that a browser would load a part of from another host."""
+    if loaded := LOADED_FROM_ELSEWHERE.search(output):
+        raise PluginError(f"{page.file.src_uri} loads something from another host: {loaded[0]}")
+    return output
 
 
 def commands_page() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -82,6 +83,34 @@ def test_links_between_pages_lead_to_files() -> None:
                 place.relative_to(ROOT / "docs").as_posix() if place.is_relative_to(ROOT / "docs") else ""
             )
             assert place.exists() or GENERATED.match(inside), f"{page.relative_to(ROOT)}: {link}"
+
+
+def test_the_search_asks_no_other_host() -> None:
+    """The plugin "offline" fetches a script from another host, unless one is listed that has its name."""
+    scripts = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["extra"]["polyfills"]
+    assert any("iframe-worker" in script for script in scripts)
+    assert all((ROOT / "docs" / script).is_file() for script in scripts)
+
+
+@pytest.mark.parametrize(
+    ("page", "refused"),
+    [
+        ('<script src="https://host/shim">', True),
+        ("<link rel=stylesheet href='//host/a.css'>", True),
+        ('<img alt="" src=http://host/a.png>', True),
+        ("<style>p { background: url(https://host/a.png) }</style>", True),
+        ('<a href="https://host/"><img src="a.png"></a>', False),
+        ('<svg xmlns="http://www.w3.org/2000/svg">', False),
+    ],
+)
+def test_a_page_that_loads_something_from_another_host_is_not_built(page: str, refused: bool) -> None:
+    pytest.importorskip("mkdocs")
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "docs" / "site_pages.py")
+    assert spec
+    assert spec.loader
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    assert bool(hook.LOADED_FROM_ELSEWHERE.search(page)) is refused
 
 
 def _toml(section: dict[str, Any]) -> str:
