@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from accelify.verify.compare import effects
+from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery
+from accelify.verify.runs import Run
 
 from .effect_scripts import FRESH, LOAD, LOG, MAIN, SAVE, WAIT, differences, pair, run_pair
 
@@ -24,6 +28,7 @@ URL = (
 )
 BY_PID = "open(f'log-{os.getpid()}.txt', 'w').write('x')\n"
 TEMPORARY = "import tempfile\nd = tempfile.mkdtemp()\nopen(d + '/x', 'w').write('1')\n"
+IMPORT = "import sched\n"
 COUNT = "n = len(os.listdir('.'))\n"
 GUARDED_FOLDER = (
     "if not os.path.exists('a'):\n    if accelerator.is_main_process:\n        os.makedirs('a')\n"
@@ -88,6 +93,7 @@ def test_wrong(
         pair(LOG, LOG, "log.info('x')\n", MAIN + "log.info('x')\n"),
         pair("", "", BY_PID, MAIN + BY_PID),
         pair(TEMPORARY, TEMPORARY),
+        pair("os.mkdir('a')\n" + IMPORT, MAIN + "os.mkdir('a')\n" + LATE + IMPORT),
         pair(
             FOLDER + SAVE + LOAD,
             "with accelerator.main_process_first():\n"
@@ -97,7 +103,7 @@ def test_wrong(
     ],
     ids=[
         "save", "accelerator-save", "waited", "folder-made-anew", "folder-that-may-exist", "folder-by-one", "log",
-        "name-by-pid", "temporary", "main-process-first",
+        "name-by-pid", "temporary", "folder-listed-by-an-import", "main-process-first",
     ],
 )  # fmt: skip
 def test_right(nursery: Nursery, tmp_path: Path, texts: tuple[str, str]) -> None:
@@ -117,3 +123,17 @@ def test_one_process_keeps_the_order(nursery: Nursery, tmp_path: Path) -> None:
     )
     original, other, lines = run_pair(nursery, tmp_path, pair("", "", first + second), 1)
     assert not differences(effects.compare(original, other, lines, exact=True))
+
+
+def test_a_folder_that_has_the_number_of_a_process_in_its_name() -> None:
+    def made_by(rank: int) -> Run:
+        """A run in which this rank alone makes the folder; every rank is process 40 of its own namespace."""
+        effect = {"kind": "mkdir", "path": "/runs40/out", "new": True, "site": None, "starter": None, "n": 0}
+        ranks = [
+            SimpleNamespace(events={"process": [{"pid": 40 + number}], "effect": [effect] * (number == rank)})
+            for number in range(2)
+        ]
+        return cast(Run, SimpleNamespace(ranks=ranks[: rank + 1], processes=rank + 1, failure=""))
+
+    checks = effects.compare(made_by(0), made_by(1), LineMap({}), exact=False)
+    assert not differences(checks)

@@ -9,6 +9,7 @@ import os
 import pickle
 import sqlite3
 import zipfile
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -252,6 +253,20 @@ def test_pictures_by_their_pixels(hold: Callable[..., Check]) -> None:
     assert hold("p.png", save, (0, ""), (3, "")).verdict is Verdict.ROUNDING
     assert hold("p.png", save, (0, ""), (3, ""), exact=True).verdict is Verdict.DIFFERENT
     assert hold("p.png", save, (0, ""), (90, "")).sentence == "1 of 12 pixels of the picture differ"
+
+
+def test_figures_of_a_pdf_to_rounding(hold: Callable[..., Check]) -> None:
+    def save(path: Path, value: tuple[str, str]) -> None:
+        drawn = zlib.compress(f"0.5 w\n10.25 {value[0]} l\nS".encode())
+        about = f"1 0 obj\n<< /CreationDate (D:{value[1]}) >>\nendobj\n"
+        stream = f"2 0 obj\n<< /Length {len(drawn)} >>\nstream\n".encode() + drawn + b"\nendstream\nendobj\n"
+        table = f"xref\n0 3\n{len(stream):010} 00000 n \ntrailer\n<< >>\nstartxref\n{len(stream)}\n%%EOF"
+        path.write_bytes(b"%PDF-1.4\n" + about.encode() + stream + table.encode())
+
+    assert hold("p.pdf", save, ("33.75", "2026"), ("33.75", "2027"), exact=True).verdict is Verdict.EQUAL
+    assert hold("p.pdf", save, ("33.7512345", ""), ("33.7512347", "")).verdict is Verdict.ROUNDING
+    check = hold("p.pdf", save, ("33.75", ""), ("34.75", ""))
+    assert check.sentence == '[1][1]: has "10.25 34.75 l" where the original has "10.25 33.75 l"'
 
 
 def test_what_is_not_read_is_the_same_bytes_or_not_comparable(hold: Callable[..., Check]) -> None:

@@ -113,6 +113,16 @@ def test_a_device_as_text(verify_pair: Callable[..., Report]) -> None:
     assert verdicts.runs == ("1 process", "1 simulated GPU")
 
 
+def test_tensors_are_moved_and_cast_in_one_call(verify_pair: Callable[..., Report]) -> None:
+    end = (
+        "moved = x.to(device, dtype=torch.float64), x.to(device=device, dtype=torch.float64), x.to(device, None)\n"
+        "assert [m.dtype for m in moved] == [torch.float64, torch.float64, torch.float32], moved\n"
+        "assert x.to('cpu', dtype=torch.int).device.type == 'cpu' and moved[0].device.type == device.type"
+    )
+    _, wrong = compared(verify_pair, {"end": end}, {"end": end})
+    assert not wrong
+
+
 def test_what_is_different_on_the_cpu_too_is_said_once(verify_pair: Callable[..., Report]) -> None:
     original = BEFORE.format(scaled=False, precision=PLAIN, end="print(1)")
     report = verify_pair(original, AFTER.format(options="", end="print(2)"), processes=())

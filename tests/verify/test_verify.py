@@ -24,6 +24,7 @@ from . import scripts
 pytestmark = pytest.mark.distributed
 VerifyPair = Callable[..., Report]
 SAME = (Verdict.EQUAL, Verdict.ROUNDING)
+SCRIPTED = f"torch.jit.script({scripts.BATCH_NORM})"
 
 
 @pytest.mark.parametrize(
@@ -73,9 +74,10 @@ def test_a_summed_loss_needs_its_reduction(verify_pair: VerifyPair) -> None:
     [
         (scripts.DROPOUT, scripts.LOOP, "dropout is active in training"),
         (scripts.BATCH_NORM, scripts.LOOP, "statistics are taken over each process's own share"),
+        (SCRIPTED, scripts.LOOP, "statistics are taken over each process's own share"),
         (scripts.MLP, scripts.NOISE_LOOP, "random numbers are drawn in the training step"),
     ],
-    ids=["dropout", "batch-norm", "noise"],
+    ids=["dropout", "batch-norm", "batch-norm-in-torchscript", "noise"],
 )
 def test_chance_is_named_and_taken_out(verify_pair: VerifyPair, model: str, loop: str, reason: str) -> None:
     report = verify_pair(*scripts.pair(model, loop=loop), steps=5)

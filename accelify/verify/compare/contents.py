@@ -10,6 +10,7 @@ import sqlite3
 import struct
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,13 @@ _SAFETENSORS = {
     "I8": "|i1", "U8": "|u1", "U16": "<u2", "U32": "<u4", "U64": "<u8", "BOOL": "|b1",
 }  # fmt: skip
 _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")
-_PDF_TIMES = re.compile(rb"/(?:CreationDate|ModDate) ?\([^)]*\)|/ID ?\[[^\]]*\]")
+_PDF_STREAM = re.compile(rb"(?<!end)stream\r?\n(.*?)\r?\nendstream", re.DOTALL)
+# Times, and what goes with the length of a stream: its own, that of all before it, the table of where each begins.
+_PDF_CHANGING = re.compile(
+    rb"/(?:CreationDate|ModDate) ?\([^)]*\)|/ID ?\[[^\]]*\]|/Length \d+|^\d+\s+endobj"
+    rb"|^xref\b.*?(?=^trailer)|^startxref\s+\d+",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 class UnreadableError(Exception):
@@ -76,7 +83,7 @@ def _read(data: bytes, name: str, path: Path | None = None) -> Any:
     if data[:16] == b"SQLite format 3\0":
         return _database(data)
     if data[:5] == b"%PDF-":
-        return {"content": _PDF_TIMES.sub(b"", data)}
+        return _pdf(data)
     if data[:2] == b"\x1f\x8b" or data[257:262] == b"ustar":
         return _packed(data, name)
     if "tfevents" in name:
@@ -177,6 +184,17 @@ def _database(data: bytes) -> Any:
         raise UnreadableError from error
     finally:
         connection.close()
+
+
+def _pdf(data: bytes) -> Any:
+    """The lines of what is drawn, whose numbers count as numbers, and the rest without what changes by itself."""
+    found: list[Any] = [_PDF_CHANGING.sub(b"", _PDF_STREAM.sub(b"", data))]
+    for stream in _PDF_STREAM.findall(data):
+        with contextlib.suppress(zlib.error):
+            stream = zlib.decompress(stream)
+        drawn = b"\0" not in stream and stream.isascii()
+        found.append([Text(line) for line in stream.decode().splitlines()] if drawn else stream)
+    return found
 
 
 def _picture(data: bytes) -> Picture:

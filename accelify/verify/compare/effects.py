@@ -87,7 +87,8 @@ def effects_of(run: Run) -> list[Effect]:
                     continue
                 threads.add((kind, path))
             site = as_site(event["site"] or event["starter"])
-            found.append(Effect(rank, kind, path, _steady(path, pids), site, event["n"], in_thread))
+            name = _VOLATILE.sub("<>", _without(pids, path))
+            found.append(Effect(rank, kind, path, name, site, event["n"], in_thread))
     return found
 
 
@@ -169,10 +170,16 @@ def _in_order(before: list[Effect], after: list[Effect], checks: list[Check], li
     return checks
 
 
-def _steady(path: str, pids: Sequence[str]) -> str:
+def _without(pids: Sequence[str], path: str) -> str:
+    """A path with `#` for each of these numbers of processes.
+
+    In a namespace of their own they are small: a folder above, or a file, may have one in its name by chance.
+    """
+    here = os.getcwd() + os.sep
+    above, below = (here, path.removeprefix(here)) if path.startswith(here) else ("", path)
     for pid in pids:
-        path = re.sub(rf"(?<!\d){pid}(?!\d)", "<pid>", path)
-    return _VOLATILE.sub("<>", path)
+        below = re.sub(rf"(?<!\d){pid}(?!\d)", "#", below)
+    return above + below
 
 
 def shown(path: str) -> str:

@@ -312,7 +312,8 @@ class Effects:
         return lambda path, *_: self.change(kind, path)
 
     def _on_list(self, path: Any) -> None:
-        self.look("list", "." if path is None else path)
+        if not reads_source(sys._getframe(2)):
+            self.look("list", "." if path is None else path)
 
     def _on_database(self, path: Any) -> None:
         if isinstance(path, (str, bytes, os.PathLike)) and os.fsdecode(path) != ":memory:":

@@ -73,8 +73,8 @@ class RandomnessWatch:
         if self.quiet:
             self.quiet.install()
         for name in _DROPOUTS:
-            setattr(F, name, self._watched_dropout(getattr(F, name)))
-        F.batch_norm = self._watched_batch_norm(F.batch_norm)
+            setattr(F, name, _compiled_as_ever(self._watched_dropout(getattr(F, name))))
+        F.batch_norm = _compiled_as_ever(self._watched_batch_norm(F.batch_norm))
         F.scaled_dot_product_attention = self._watched_attention(F.scaled_dot_product_attention)
         torch.nn.modules.module.register_module_forward_pre_hook(self._before_module)
         fetchers: tuple[Any, ...] = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
@@ -169,11 +169,23 @@ class RandomnessWatch:
         return watched
 
     def _before_module(self, module: torch.nn.Module, _: Any) -> None:
+        if module.training and isinstance(module, torch.jit.ScriptModule):
+            self._before_script(module)
         if module.training and isinstance(module, torch.nn.RNNBase) and module.dropout > 0:
             if self.quiet:
                 module.dropout = 0.0
             else:
                 self.note(DROPOUT, f"p={module.dropout:g}, in {type(module).__name__}")
+
+    def _before_script(self, module: torch.jit.ScriptModule) -> None:
+        """The parts of a compiled module are called from within TorchScript, past what is watched here."""
+        for part in module.modules():
+            kind = getattr(part, "original_name", "")
+            reason = BATCH_STATISTICS if "BatchNorm" in kind else DROPOUT if "Dropout" in kind else None
+            if reason and self.quiet:
+                part.eval()
+            elif reason:
+                self.note(reason, f"{kind} in TorchScript")
 
     def _watched_fetch(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -208,6 +220,12 @@ class RandomnessWatch:
             return batch
 
         return watched
+
+
+def _compiled_as_ever(watched: Callable[..., Any]) -> Callable[..., Any]:
+    """Have TorchScript compile the function that `watched` is around, as for its own `script_if_tracing`."""
+    vars(watched).update({"__script_if_tracing_wrapper": True, "__original_fn": vars(watched)["__wrapped__"]})
+    return watched
 
 
 def _fixed_batch_norm(function: Any, input: Any, mean: Any, var: Any, weight: Any, bias: Any) -> Any:

@@ -77,16 +77,18 @@ def _to_cpu(mode: Calls, function: Any, args: Any, kwargs: Any) -> Any:
 
 def _to(mode: Calls, function: Any, args: Any, kwargs: Any) -> Any:
     tensor, *rest = args
-    device, other = as_device(kwargs.pop("device", None)), kwargs.pop("other", None)
+    device, dtype = as_device(kwargs.pop("device", None)), kwargs.pop("dtype", None)
+    other = kwargs.pop("other", None)
     if rest and isinstance(rest[0], torch.Tensor):
         other, *rest = rest
     elif rest and not isinstance(rest[0], torch.dtype):
         device, rest = as_device(rest[0]), rest[1:]
-        rest = rest if rest and isinstance(rest[0], torch.dtype) else [tensor.dtype, *rest[1:]]
+    if rest and (rest[0] is None or isinstance(rest[0], torch.dtype)):
+        dtype, *rest = rest
     if other is not None:
-        device, rest = device_of(other), [other.dtype, *rest]
+        device, dtype = device_of(other), other.dtype
     before = device_of(tensor)
-    result = mode.run(function, (tensor, *rest), kwargs) if rest or kwargs else tensor
+    result = mode.run(function, (tensor, dtype or tensor.dtype, *rest), kwargs)
     if result is not tensor:
         label(result, before)
     return result if device is None else moved(result, device)
