@@ -58,12 +58,12 @@ class Selection:
 
 
 def codes_of(words: Iterable[str], where: str) -> tuple[str, ...]:
-    """Codes out of `ACC101,ACC2` and the like. Raises ConfigurationError, naming `where` they are, for what is none."""
+    """Codes out of `ACC702,ACC7` and the like. Raises ConfigurationError, naming `where` they are, for what is none."""
     codes = tuple(code.strip() for word in words for code in word.split(",") if code.strip())
     for code in codes:
         if not _CODE.fullmatch(code) or not (code == "ALL" or _is_known(code)):
             raise ConfigurationError(
-                f"{where}: {code!r} is no rule: write ACC101, ACC1 for all that begin so, or ALL (`accelify rule` "
+                f"{where}: {code!r} is no rule: write ACC702, ACC7 for all that begin so, or ALL (`accelify rule` "
                 "lists them)."
             )
     return codes
@@ -179,7 +179,7 @@ def _configured(section: Any, file: Path) -> Selection:
     def codes(value: Any, key: str) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(code, str) for code in value):
             raise ConfigurationError(
-                f'{file}: {key} of [tool.accelify] is a list of codes, as in ["ACC101"].', file
+                f'{file}: {key} of [tool.accelify] is a list of codes, as in ["ACC702"].', file
             )
         return codes_of(value, f"{file}: {key}")
 

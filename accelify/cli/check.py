@@ -20,7 +20,7 @@ def check(
         OutputFormat, typer.Option(help="How findings are printed.")
     ] = OutputFormat.TEXT,
     select: Annotated[
-        list[str] | None, typer.Option(metavar="CODES", help="Rules to show (ACC101,ACC2 or ALL).")
+        list[str] | None, typer.Option(metavar="CODES", help="Rules to show (ACC702, ACC7 or ALL).")
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="CODES", help="Rules not to show.")] = None,
     exclude: Annotated[
@@ -88,7 +88,7 @@ def check(
     of a folder's scripts for one device only their number is given (-v lists them). Scripts that use an Accelerator or
     torch.distributed are gone through as each process would run them.
 
-    A comment `# accelify: ignore[ACC101]` in the script and [tool.accelify] in pyproject.toml leave findings out.
+    A comment `# accelify: ignore[ACC702]` in the script and [tool.accelify] in pyproject.toml leave findings out.
     """
     run_check(
         paths,

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from accelify.cli.terminal import fail
+from accelify.cli.terminal import complain, fail
 from accelify.runtime.launch.fields import FIELDS, SECTION_FIELDS, SECTIONS, Field
-from accelify.runtime.launch.settings import LaunchError, count_devices
+from accelify.runtime.launch.settings import NO_DEVICE, LaunchError, Settings, count_devices
 
 
 def _either_spelling(word: str) -> str:
@@ -77,10 +77,23 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
             raise LaunchError(
                 f"--gpu_ids {settings['gpu_ids']} asks for CUDA devices, and there are none here: leave it out."
             )
+        if note := _to_know(settings, script):
+            complain(note)
         code = command.run(plan)
     except LaunchError as error:
         fail(str(error))
     raise typer.Exit(code)
+
+
+def _to_know(settings: Settings, script: str) -> str:
+    """What a launch does that was not asked for; empty where there is nothing."""
+    if settings["num_processes"] > 1:
+        return ""
+    if settings["distributed_type"] == "FSDP":
+        return f"FSDP has nothing to divide: {script} runs in one process. --num_processes N starts more."
+    if settings.source("num_processes") == NO_DEVICE:
+        return f"no GPU is visible here: {script} runs on the CPU, in one process. -n N starts more, --cpu asks for it."
+    return ""
 
 
 def _settle_shortcuts(flags: dict[str, Any], given: dict[str, Any]) -> dict[str, str]:

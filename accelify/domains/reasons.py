@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 # `an expression`, and nothing said of it.
 _EXPRESSION = re.compile("`[^`]*`( as the round before left it)?")
+# One more in each round, or the number that `enumerate` gives a round.
+_COUNT = re.compile(
+    r"`(?P<name>[\w.]+)( \+= 1| = (?P=name) \+ 1)?`( as the round before left it| adds up over `.*`)?"
+    r"|counts the rounds of each process"
+)
 _MOST_STEPS = 5
 _MOST_LOOKED_AT = 40
 _LONGEST_WAY = 200
@@ -40,6 +45,11 @@ class Reason:
                 return True
             waiting += reason.parents
         return False
+
+    @property
+    def counts_rounds(self) -> bool:
+        """Whether it is a number of rounds, such as that of the steps, and nothing is made of it."""
+        return all(map(_COUNT.fullmatch, (step.text for step in self.steps())))
 
     @property
     def says_why(self) -> bool:

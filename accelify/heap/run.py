@@ -244,7 +244,7 @@ class Run:
     def take_mean(self) -> None:
         """Note that a loop adds up or lists means over its rounds, of which the last may be shorter than the others."""
         cut = (loop for loop in reversed(self.loops) if loop.shared or (loop.parted and not loop.even))
-        place = next((loop.place for loop in cut), None)
+        place = next((loop.place for loop in cut if loop.fewer is None), None)
         if place is not None:
             self.means.setdefault(place, Reason("means over the rounds", *place))
 

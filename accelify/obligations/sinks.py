@@ -22,17 +22,8 @@ _LOGGED = frozenset({"log.write", "tracker.log"})
 _WRITTEN = frozenset({"file.write", "file.append", "network.send"})
 SHOWING = _SHOWN | _WRITTEN
 _ONCE = frozenset(
-    {
-        "network.get",
-        "folder.delete",
-        "file.delete",
-        "file.move",
-        "tracker.start",
-        "tracker.end",
-        "process.run",
-        "wait.input",
-        "search.run",
-    }
+    "network.get folder.delete file.delete file.move tracker.start tracker.end process.run wait.input "
+    "search.run".split()
 )
 # What may be done by all, after the main process has done it.
 _FIRST = frozenset({"network.get", "folder.make"})
@@ -46,6 +37,7 @@ _OF_SHARES = frozenset({"put together first", "gathered first", "gathered before
 # What a condition asks for more with than the rank.
 _JOINED = re.compile(r"\b(?:and|or|is)\b")
 _LONGEST_NAME = 48
+_OF_ALL = "if it is to count those of all, multiply it by `accelerator.num_processes`"
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of those of a single process"
 _OF_OTHER_ROUNDS = {
     COUNTED: "the loss goes with a count of the rounds of each process, 1/N of those of a single process",
@@ -65,6 +57,7 @@ SHARES = (
     INSIDE := "inside the training loop, of the main process's share",
     OUTSIDE := "outside of the loop over batches, of one batch of the main process",
     TOGETHER := "outside of the loop over batches, of the batches of all processes in one round",
+    STEPS := "as counts of steps, of which each of N processes makes 1/N",
 )
 _WORDS = {
     "terminal.write": "printed",
@@ -323,6 +316,8 @@ def _shown(
         return Status.LOOP, f"{words} {TOGETHER if place.kind is Kind.WIDE else OUTSIDE}", why
     if place.is_uniform and place.degree is None and why is not None and why.goes_by_data:
         return Status.ASSUMED, f"{words}: {TAKEN}", why
+    if place.kind is Kind.SAME and place.degree == 1 and why is not None and why.counts_rounds:
+        return Status.LOOP, f"{words} {STEPS}", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
 
@@ -330,7 +325,7 @@ def _what(place: Placement) -> str:
     if place.kind is Kind.LINEAR:
         return "of the main process's share; its sum or mean over the ranks is that of a single process"
     if place.kind is Kind.SAME and place.degree == 1:
-        return "counts the rounds of each process, 1/N of those of a single process"
+        return f"counts the rounds of each process, 1/N of those of a single process; {_OF_ALL}"
     if place.kind is Kind.SHARD:
         return "of the main process's share of the rows"
     if place.kind is Kind.EXTREME:

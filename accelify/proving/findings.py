@@ -168,18 +168,18 @@ class Named:
         """Sentences about the whole script: what its training loop shows, and where the engine stopped."""
         for share in SHARES:
             if shown := [one for one in self.found.of(Status.LOOP) if one.found.endswith(share)]:
-                yield f"shown {share}: {self._lines(shown)}"
+                yield f"figures shown {share}: {self._lines(shown)}"
         if warned := [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]:
             yield f"warnings that every process gives: {self._lines(warned)}"
         if means := self.found.means:
             yield (
                 f"averages over batches ({self._lines(means)}): a short last batch counts as much as a full one, so "
-                "that they can differ a little from those of one process where the last batch is short"
+                "that these averages can differ a little from those of one process where the last batch is short"
             )
         if sums := self.found.sums:
             yield (
                 f"sums over samples ({self._lines(sums)}): where the last batch has fewer samples than there are "
-                "processes, its last sample is counted once more by each process that has none"
+                "processes, each process that has none of them counts the last one once more"
             )
         if self.found.unknown_modules:
             modules = ", ".join(self.found.unknown_modules)

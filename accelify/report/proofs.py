@@ -52,7 +52,7 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
         yield f"  {styled(_places(group), 'cyan', colour)}: {group[0].message}"
     for share in SHARES:
         if of_share := [one for one in shown if one.found.endswith(share)]:
-            yield f"  shown {share}: {_places(of_share)}"
+            yield f"  figures shown {share}: {_places(of_share)}"
     taken = [one for one in assumed if one.found.endswith(TAKEN)]
     clocks = [one for one in assumed if one.sink != "backward" and one not in taken]
     if clocks:
@@ -66,7 +66,7 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
         yield f"  averages over batches, in which a short last batch counts as much as a full one: {places}"
     if found.sums:
         places = ", ".join(f"{one.path}:{one.line}" for one in found.sums)
-        yield f"  sums over samples, of which a process that has none in the last batch repeats one: {places}"
+        yield f"  sums over samples, to which a process without one in the last batch adds the last one again: {places}"
     if found.assumptions:
         yield "  the proofs assume:"
         for assumption in found.assumptions:

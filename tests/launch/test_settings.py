@@ -41,6 +41,24 @@ def test_flag_beats_environment_beats_file_beats_default() -> None:
     assert (settings["num_machines"], settings.source("num_machines")) == (1, "default")
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("NUM_PROCESES", "NUM_PROCESSES"),
+        ("MIXED_PRECISON", "MIXED_PRECISION"),
+        ("SEED", ""),
+        ("CACHE_DIR", ""),
+    ],
+)
+def test_a_misspelled_variable_is_not_passed_over(name: str, meant: str) -> None:
+    environment = {f"ACCELIFY_{name}": "1"}
+    if not meant:
+        resolve({}, environment=environment, devices=0)
+        return
+    with pytest.raises(LaunchError, match=f"has ACCELIFY_{name}, which .* did you mean ACCELIFY_{meant}"):
+        resolve({}, environment=environment, devices=0)
+
+
 @pytest.mark.parametrize(("devices", "cpu", "expected"), [(0, False, 1), (4, False, 4), (4, True, 1)])
 def test_default_number_of_processes_is_that_of_the_devices(devices: int, cpu: bool, expected: int) -> None:
     assert resolve({"cpu": cpu}, environment={}, devices=devices)["num_processes"] == expected

@@ -65,6 +65,25 @@ def test_a_script_that_is_not_converted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--cpu", "--use_fsdp"], "FSDP has nothing to divide: train.py runs in one process."),
+        ([], "no GPU is visible here: train.py runs on the CPU, in one process."),
+        (["--cpu"], ""),
+        (["-n", "1"], ""),
+    ],
+)
+def test_one_process_that_nobody_asked_for(tmp_path: Path, words: list[str], told: str) -> None:
+    (tmp_path / "train.py").write_text("import accelify")
+    done = subprocess.run(
+        [sys.executable, "-m", "accelify", "launch", *words, "train.py"],
+        cwd=tmp_path, env={**CLEAN, "CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.partition(". ")[0] == (f"accelify: {told}".removesuffix(".") if told else "")
+
+
+@pytest.mark.parametrize(
     ("files", "alone"),
     [
         ({"train.py": PLAIN}, True),

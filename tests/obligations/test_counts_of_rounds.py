@@ -258,3 +258,33 @@ def test_what_a_schedules_function_reads_as_it_is_called(rate: str, of_rounds: b
     for ready, wrong in (("scheduler = accelerator.prepare(scheduler)", of_rounds), ("pass", not of_rounds)):
         found = validate(script.replace("PREPARED", ready)).of(Status.NAMED)
         assert bool([one for one in found if one.sink == "schedule"]) == wrong
+
+
+@pytest.mark.parametrize(
+    ("counted", "status"),
+    [
+        ("step", Status.LOOP),
+        ("i", Status.LOOP),
+        ("{'step': step, 'epoch': epoch}", Status.LOOP),
+        ("step * 8", Status.NAMED),
+        ("seen", Status.NAMED),
+        ("i / 2", Status.NAMED),
+    ],
+)
+def test_a_count_of_steps_is_shown_as_one_and_what_is_made_of_it_is_not(counted: str, status: Status) -> None:
+    body = f"{STEP}        step += 1\n        seen += 8\n        weight += 0.5\n"
+    text = HEAD.replace("weight, step", "seen, weight, step = 0, 0.1, 0; weight, step")
+    found = validate(f"{text}{body}accelerator.print({counted})\n", None, KNOWLEDGE)
+    (shown,) = [one for one in found.obligations if one.demand == "content"]
+    assert shown.status is status
+    assert ("counts of steps" in shown.found) == (status is Status.LOOP)
+    assert ("accelerator.num_processes" in shown.found) == (status is Status.NAMED)
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_means_over_batches_of_which_none_is_short(drops: bool) -> None:
+    text = HEAD.replace("batch_size=8", f"batch_size=8, drop_last={drops}").replace(
+        "step, rounds", "total, rounds"
+    )
+    body = f"{STEP}        total += accelerator.reduce(loss.detach(), 'mean').item()\n"
+    assert bool(validate(text + body + "print(total / len(loader))\n", None, KNOWLEDGE).means) is not drops

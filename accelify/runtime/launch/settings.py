@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from accelify.runtime.launch.fields import (
 
 __all__ = ["FIELDS", "PRECISIONS", "Field", "LaunchError", "Settings", "Value", "count_devices", "resolve"]
 
+NO_DEVICE = "default (no device visible)"
+_MISSPELLED = 0.93
+"""How alike two names are of which one is taken for the other misspelled."""
 FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "config file", "default"
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
@@ -165,6 +169,7 @@ def resolve(
         LaunchError: a value of the wrong kind or out of range, or values that contradict each other.
     """
     environment = os.environ if environment is None else environment
+    _check_names(environment)
     sources = _Sources(flags, environment, file_values or {}, file_name, lines or {}, words or {})
     values: dict[str, Value] = {}
     for item in FIELDS:
@@ -177,6 +182,17 @@ def resolve(
     _check_machines(values)
     _check_mesh(values, sections)
     return Settings(values, sections, file_name)
+
+
+def _check_names(environment: Mapping[str, str]) -> None:
+    known = {field.environment_variable for field in (*FIELDS, *SECTION_FIELDS)}
+    for name in environment:
+        if name.startswith("ACCELIFY_") and name not in known:
+            close = difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELLED)
+            if close:
+                raise LaunchError(
+                    f"The environment has {name}, which nothing reads; did you mean {close[0]}?"
+                )
 
 
 def _sections(sources: _Sources, values: dict[str, Value]) -> dict[str, dict[str, Value]]:
@@ -288,7 +304,7 @@ def _settle_processes(
         else:
             found = count_devices() if devices is None else devices
             number = max(found, 1)
-            why = f"{DEFAULT} (visible devices)" if found else f"{DEFAULT} (no device visible)"
+            why = f"{DEFAULT} (visible devices)" if found else NO_DEVICE
         values["num_processes"] = count = Value(number * machines, why)
     if kind.value is None:
         several = "MULTI_CPU" if values["cpu"].value else "MULTI"
