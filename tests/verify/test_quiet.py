@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 CODE = """
+import random
 import numpy as np
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from accelify.verify.observe.quiet import PerSample, Quiet
 quiet = Quiet()
 quiet.install()
 assert len(torch.randn(4).unique()) == 4 and len(np.random.randn(4)) == 4, "active before training"
+assert random.random() != random.random()
 quiet.begin()
 before = torch.get_rng_state(), np.random.get_state()[1].copy(), np.random.get_state()[2]
 g = torch.Generator()
@@ -35,6 +37,9 @@ for drawn, shape, value in [
     (np.random.randn(2, 1), (2, 1), 0), (np.random.randint(0, 9, 4), (4,), 0), (np.random.randint(9, size=4), (4,), 0),
 ]:
     assert drawn.shape == shape and (drawn == value).all(), (drawn, shape, value)
+drawn = random.random(), random.uniform(1, 4), random.gauss(2, 1), random.normalvariate(mu=3, sigma=1)
+assert drawn == (0.5, 2.5, 2, 3), drawn
+assert len({random.randrange(10**9) for _ in range(4)}) == 4, "what is chosen stays"
 assert torch.equal(before[0], torch.get_rng_state())
 assert (before[1] == np.random.get_state()[1]).all() and before[2] == np.random.get_state()[2]
 assert len(nn.Linear(4, 4).weight.unique()) == 16, "a model made late has weights"
@@ -43,7 +48,8 @@ assert len(torch.randperm(9).unique()) == 9
 
 class Noisy:
     def __getitem__(self, index):
-        return index + torch.empty(1, dtype=torch.int64).random_(0, 10**9).item() + int(np.random.permutation(10**4)[0])
+        drawn = torch.empty(1, dtype=torch.int64).random_(0, 10**9).item() + int(np.random.permutation(10**4)[0])
+        return index + random.random() + drawn
 
 
 samples = PerSample(Noisy())

@@ -58,6 +58,10 @@ silent = tqdm(range(3), disable=True)
 silent.set_postfix(loss=0.125)
 print(open("rows.csv").read().split())
 print(json.load(open("out.json"))["best"])
+samples = tqdm(total=4, desc="samples")
+for batch in torch.utils.data.DataLoader(torch.ones(4), batch_size=2):
+    samples.update(1)
+samples.close()
 """.replace("tqdm(range(2), disable=True) as silent if False else ", "")
 
 
@@ -100,7 +104,8 @@ def test_a_time_in_a_document_is_marked(logged: Run) -> None:
 
 def test_bars_are_known_by_what_they_came_to(logged: Run) -> None:
     bars = [(event["site"][1], event["text"]) for event in logged.ranks[0].events["bar"]]
-    assert bars == [(21, "epoch 3/3"), (24, "two 2/2")]
+    assert bars == [(21, "epoch 3/3"), (24, "two 2/2"), (30, "samples of 4")]
+    assert [event["loop"] for event in logged.ranks[0].events["bar"]] == [False, False, True]
     assert scalars(logged, "would_log") == [(27, "loss", "0.125", "")]
 
 

@@ -45,6 +45,16 @@ class Quiet:
         tensor.exponential_ = self._replaced(
             tensor.exponential_, lambda target, lambd=1.0, **_: target.fill_(1 / lambd)
         )
+        # Of Python's draws the numbers alone: what is chosen by one may be chosen until it is another one.
+        draws: dict[str, _Draw] = {
+            "random": lambda: 0.5,
+            "uniform": lambda a, b: (a + b) / 2,
+            "gauss": lambda mu=0.0, sigma=1.0: mu,
+            "normalvariate": lambda mu=0.0, sigma=1.0: mu,
+            "betavariate": lambda alpha, beta: alpha / (alpha + beta),
+        }
+        for name, draw in draws.items():
+            setattr(random, name, self._outside_of_samples(getattr(random, name), draw))
         if "numpy" in sys.modules:
             self._install_numpy(sys.modules["numpy"])
 
@@ -74,6 +84,10 @@ class Quiet:
             return instead(*args, **kwargs) if self.active else function(*args, **kwargs)
 
         return quiet
+
+    def _outside_of_samples(self, function: _Draw, instead: _Draw) -> _Draw:
+        quiet = self._replaced(function, instead)
+        return lambda *args, **kwargs: (function if PerSample.inside else quiet)(*args, **kwargs)
 
     def _factory(self, function: _Draw, mean: float) -> _Draw:
         @functools.wraps(function)
@@ -136,6 +150,8 @@ def _lowest(low: Any, high: Any) -> Any:
 class PerSample:
     """`dataset` with every draw made for a sample taken from that sample's stream, whichever process asks for it."""
 
+    inside = 0
+
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 
@@ -147,9 +163,11 @@ class PerSample:
         random.seed(seed)
         if numpy:
             numpy.random.seed(seed)
+        PerSample.inside += 1
         try:
             return self.dataset[index]
         finally:
+            PerSample.inside -= 1
             torch.set_rng_state(states[0])
             random.setstate(states[1])
             if numpy:

@@ -194,7 +194,7 @@ class Scalars:
 
     def _watch_bars(self, module: Any) -> None:
         bar = module.tqdm
-        start, close = bar.__init__, bar.close
+        start, update, close = bar.__init__, bar.update, bar.close
 
         @functools.wraps(start)
         def watched_start(instance: Any, *args: Any, **kwargs: Any) -> None:
@@ -202,6 +202,13 @@ class Scalars:
                 instance.accelify_made = self.context.sites.here(), self.context.sites.in_batch_loop()
             start(instance, *args, **kwargs)
             instance.accelify_desc = getattr(instance, "desc", "") or ""
+
+        @functools.wraps(update)
+        def watched_update(instance: Any, *args: Any, **kwargs: Any) -> Any:
+            if not hasattr(instance, "accelify_of_batches"):
+                with self.context.pause():
+                    instance.accelify_of_batches = self.context.sites.in_batch_loop()
+            return update(instance, *args, **kwargs)
 
         @functools.wraps(close)
         def watched_close(instance: Any) -> None:
@@ -215,12 +222,12 @@ class Scalars:
                     if whole
                     else f"{instance.accelify_desc} of {total}"
                 )
-                self.context.emit(
-                    "bar", text=text.strip(), site=made[0], loop=made[1], step=self.context.step
-                )
+                # What a loop over batches adds by hand, such as their samples, is of one process's batches.
+                loop = made[1] or (not whole and getattr(instance, "accelify_of_batches", False))
+                self.context.emit("bar", text=text.strip(), site=made[0], loop=loop, step=self.context.step)
             close(instance)
 
-        bar.__init__, bar.close = watched_start, watched_close
+        bar.__init__, bar.update, bar.close = watched_start, watched_update, watched_close
 
 
 def _argument(argument: Argument, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

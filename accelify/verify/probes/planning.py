@@ -90,9 +90,10 @@ class _Planner:
 
     def plan(self, found: Validation) -> Plan:
         from accelify.obligations import Status
+        from accelify.obligations.sinks import STEPS
 
         for one in found.obligations:
-            if one.status is Status.LOOP:
+            if one.status is Status.LOOP and not one.found.endswith(STEPS):
                 self.result.shares.add(self._site(self._file(one.path), one.line))
             if one.status is Status.NAMED or (one.status is Status.ASSUMED and one.sink == "backward"):
                 self._add(one.demand, one.sink, one.path, one.line, one.column, one.message)
