@@ -98,13 +98,14 @@ def _rules(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
     counts: dict[tuple[str, str], int] = {}
     for conversion in conversions:
         for finding in conversion.applied if conversion.changed else []:
-            counts[finding.code, finding.name] = counts.get((finding.code, finding.name), 0) + 1
+            deed = finding.code, finding.done or finding.name
+            counts[deed] = counts.get(deed, 0) + 1
     if not counts:
         return ""
     chips = [
         f'<button class="rule" style="--h:{hues[code]}" data-rule="{escape(code)}" aria-pressed="false">'
-        f"{escape(code)} {escape(name)} · {number}</button>"
-        for (code, name), number in sorted(counts.items())
+        f"{escape(code)} {escape(done)} · {number}</button>"
+        for (code, done), number in sorted(counts.items())
     ]
     return f'<h2>What was done</h2><div class="rules">{"".join(chips)}</div>'
 
@@ -251,10 +252,15 @@ def _reasons(findings: Sequence[Finding], hues: Mapping[str, int]) -> str:
             finding
         )
     return "".join(
-        f"<div>{_chip(same[0], hues)} {_safety(same[0])} {_prose(same[0].message)}"
+        f"<div>{_chip(same[0], hues)} {_safety(same[0])} {_prose(_deed(same[0]))}"
         f"{f' <span class=dim>({len(same)} times)</span>' if len(same) > 1 else ''}{_evidence(same[0])}</div>"
         for same in alike.values()
     )
+
+
+def _deed(finding: Finding) -> str:
+    """What an edit did, and what it was made for."""
+    return f"{finding.done}: {finding.message}" if finding.done else finding.message
 
 
 def _rows(rows: Iterable[Row], page: _Page) -> str:

@@ -94,6 +94,15 @@ def test_edits_of_a_rule_have_its_colour(converted: MadeConversion) -> None:
     assert set(re.findall(r'<div class="edit" data-rules="ACC\d+" style="--h:(\d+)"', page)) == hues
 
 
+def test_an_edit_says_what_was_done_and_what_for(converted: MadeConversion) -> None:
+    first, *others = converted.applied
+    converted.applied = [replace(first, done="made an Accelerator"), *others]
+    text = parsed(html_report([converted])).text
+    assert f"{first.code} made an Accelerator · 1" in text
+    assert f"made an Accelerator: {first.message}".replace("`", "") in text
+    assert f"{others[0].code} {others[0].name} · " in text
+
+
 def test_loss_curves_are_drawn(converted: MadeConversion) -> None:
     curves = Curves(
         "equal to rounding", (("original", (2.0, 1.0, float("nan"))), ("2 processes", (2.0, 1.0, 0.5)))
