@@ -43,7 +43,11 @@ assert len({random.randrange(10**9) for _ in range(4)}) == 4, "what is chosen st
 assert torch.equal(before[0], torch.get_rng_state())
 assert (before[1] == np.random.get_state()[1]).all() and before[2] == np.random.get_state()[2]
 assert len(nn.Linear(4, 4).weight.unique()) == 16, "a model made late has weights"
-assert len(torch.randperm(9).unique()) == 9
+order = torch.random.get_rng_state()
+assert torch.randperm(9, device="cpu").tolist() == list(range(9)), "rows of a batch meet themselves"
+assert torch.equal(order, torch.random.get_rng_state())
+g.manual_seed(0)
+assert torch.randperm(99, generator=g).tolist() != list(range(99)), "the order of the samples stays"
 
 
 class Noisy:

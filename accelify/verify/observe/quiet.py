@@ -30,12 +30,13 @@ class Quiet:
         self.active = True
 
     def install(self) -> None:
-        """Wrap the functions that draw floating-point noise; sampling of orders and of indices stays."""
+        """Wrap the functions that draw noise, and which rows of a batch meet; the order of the samples stays."""
         for name, mean in (("randn", 0.0), ("rand", 0.5)):
             setattr(torch, name, self._factory(getattr(torch, name), mean))
             like = f"{name}_like"
             setattr(torch, like, self._like(getattr(torch, like), mean))
         torch.randint = self._randint(torch.randint)
+        torch.randperm = self._order(torch.randperm)
         torch.normal = self._normal(torch.normal)
         torch.bernoulli = self._replaced(torch.bernoulli, lambda p, *_, **__: (p >= 0.5).to(p.dtype))
         tensor: Any = torch.Tensor
@@ -116,6 +117,17 @@ class Quiet:
             return torch.full(
                 tuple(kwargs.get("size", args[-1] if args else ())), low, **{"dtype": torch.int64, **retained}
             )
+
+        return quiet
+
+    def _order(self, function: _Draw) -> _Draw:
+        @functools.wraps(function)
+        def quiet(n: int, *args: Any, **kwargs: Any) -> Any:
+            # A sampler passes its generator on. What is drawn for the rows of a batch goes with their number.
+            if not self.active or args or kwargs.get("generator") is not None:
+                return function(n, *args, **kwargs)
+            wanted = {key: value for key, value in kwargs.items() if key in ("dtype", "device")}
+            return torch.arange(n, **{"dtype": torch.int64, **wanted})
 
         return quiet
 
