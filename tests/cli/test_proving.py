@@ -101,7 +101,9 @@ def test_what_a_loop_shows_is_one_line(run: Run, tmp_path: Path) -> None:
 def test_what_is_shown_after_the_loop_is_not_said_to_be_inside(run: Run, tmp_path: Path, lines: str) -> None:
     script = _script(tmp_path, f"{PLAIN}{lines}\n")
     (note,) = _converted(run, script)["notes"]
-    assert note.startswith("figures shown outside of the loop over batches, of one batch of the main process: line")
+    assert note.startswith(
+        "figures shown outside of the loop over batches, of one batch of the main process: line"
+    )
 
 
 def test_a_script_of_which_all_is_proved_has_no_finding(run: Run, tmp_path: Path) -> None:
