@@ -440,8 +440,9 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
     if place.kind is Kind.ROUND:
         exponent = None if not linearly else exponent_sum(place.samples, samples if place.rows else 0, 1)
         degree = place.degree if linearly or place.degree == 0 else None
-        mixed = place.mixed or operation == "weighted"
-        form = PEAK if operation in ("max", "min") and place.rows else ""
+        peak = operation in ("max", "min") and place.rows
+        mixed = place.mixed or operation == "weighted" or (peak and place.sure)
+        form = PEAK if peak else ""
         return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed, form=form)
     if place.kind is Kind.WIDE:
         if operation == "weighted":

@@ -15,6 +15,7 @@ from accelify.domains.placement import (
     Kind,
     Placement,
     added,
+    is_figure,
     moved,
     multiplied,
     own,
@@ -401,6 +402,8 @@ def size(run: Run, node: ast.AST, base: Value, axis: Any) -> Value:
     """One number of a shape, or a slice of it: a count of rows along their axis, or where the axis is not known."""
     if isinstance(axis, ast.Slice):
         return _sizes(run, node, base, axis)
+    if is_figure(base.place):
+        return Value(type="builtins.int")
     if isinstance(axis, int) and axis != int(base.place.turned):
         # Of what a model makes, such as a hidden state, another axis may be that of the rows.
         wide = axis > 0 and base.place.sure and base.type == SHAPES[0]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.meeting_rows import meeting, meets, mixing, turned_over
 from accelify.domains.placement import (
     CLOCK,
+    PEAK,
     ROUND_ROWS,
     UNRELATED,
     Kind,
@@ -81,6 +82,8 @@ _ZEROS = frozenset(
 )
 # The states that a recurrent layer gives beside its output, by the note of its row.
 _STATES = {"with a state along the second axis": 1, "with two states along the second axis": 2}
+# The note of a layer whose axis is the one that it works along.
+_ALONG = "works along the axis"
 # How a reason ends by which a process is known, by the note of its row.
 NAMES_PROCESS = "says which process it is"
 # `ignore_index` where it leaves nothing out.
@@ -96,6 +99,8 @@ _PRODUCTS = frozenset({"matmul", "__matmul__"})
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
 # What chooses by which is larger.
 _BY_VALUE = frozenset("where clamp clip minimum maximum gt lt ge le greater less masked_fill".split())
+# What mixes the elements along an axis, and is not linear in them.
+_BY_SIZE = frozenset("sort argsort partition argpartition cumprod cumulative_prod nancumprod".split())
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "sqrt", "exp", "log"})
 _OPERATORS: dict[str, ast.operator] = {
     "plus": ast.Add(),
@@ -235,9 +240,13 @@ class Transfers:
         return self.run.cause(node, mixing(place), text, type_)
 
     def along_batches(self, ref: Instance, given: Value, made: Value, node: ast.AST) -> Value:
-        """What a layer gives that takes one axis for the batch's, where its input has the rows along another one."""
-        axis = self.run.read(ref, "#batch axis")
+        """What a layer gives that takes one axis for the batch's, where its input has the rows along another one, or
+        that works along one which is that of the rows."""
+        axis, along = self.run.read(ref, "#batch axis"), self.run.read(ref, "#along")
         place = array_of(given)
+        if along is not None and place.kind is Kind.ROUND and place.rows and place.sure:
+            if along.const == int(place.turned):
+                return self._mixing(node, made.place, made.type, "works along the axis of the rows")
         if axis is None or place.kind is not Kind.ROUND or not place.rows:
             return made
         if not place.sure:
@@ -282,10 +291,12 @@ class Transfers:
         if not args:
             return Value(type=row.returns)
         after = rows_after(self.run, row, args, keywords)
-        if row.transfer in ("max", "min") and len(args) > 1 and row.axis is None:
-            return self._function(row, args, keywords, node)
+        if row.transfer in ("max", "min") and len(args) > 1 and (row.axis is None or array_of(args[1]).rows):
+            return self._function(replace(row, transfer="rows"), args, keywords, node)  # of two arrays
         place = reduced_value(args[0], row.transfer, after is None)
         place = turned(place, after) if after else place
+        if place.form == PEAK and axis_of(row, args, keywords) is None:
+            place = replace(place, mixed=True)
         if row.transfer == "mean" and place.kind in (Kind.ROUND, Kind.LINEAR) and array_of(args[0]).padded:
             if axis_of(row, args, keywords) is None:
                 return self._padded(node, place, row.returns)
@@ -400,6 +411,9 @@ class Transfers:
             place = function(array_of(value) for value in operands)
             return self._mixing(node, place, row.returns, "puts the rows of the batch in another order")
         within = along is not None and isinstance(along.const, int) and along.const > 0 and not elsewhere
+        if row.axis is not None and not any(array_of(value).rows for value in operands):
+            how = "rows" if _word(row) in _BY_SIZE else "linear"  # of figures, as a sum over the batch
+            return self._function(replace(row, transfer=how), args, keywords, node)
         if within or (others and not any(array_of(value).rows for value in others)):
             return self._function(replace(row, transfer="rows"), args, keywords, node)
         place = function(array_of(value) for value in operands)
@@ -439,7 +453,9 @@ class Transfers:
             self.run.store.set(made, "#weighs", constant(weighs) if weighs else None)
             apart = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
             self.run.store.set(made, "#weights", worst(apart).plain() if apart else None)
-        if row.kind == "module" and row.axis is not None:
+        if row.kind == "module" and row.note == _ALONG:
+            self.run.store.set(made, "#along", axis_of(row, args, keywords))
+        elif row.kind == "module" and row.axis is not None:
             given = axis_of(row, args, keywords)
             inner = [self.run.read(ref, "#batch axis") for ref in (given or NONE).of(Instance)]
             flag = False if given is None else given.const
