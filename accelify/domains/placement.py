@@ -249,8 +249,7 @@ def _function(given: tuple[Placement, ...], rowwise: bool, linearly: bool) -> Pl
         return replace(
             _of_rounds(found, rows, linearly and not scaled, even),
             samples=_samples(found, linearly, rowwise),
-            mixed=any(place.mixed for place in found)
-            or (rowwise and not linearly and all(map(is_figure, found))),
+            mixed=any(place.mixed for place in found) or (not linearly and all(map(is_figure, found))),
             sure=rows and all(place.sure for place in found if place.rows),
             padded=rows and any(place.padded for place in found),
         )
@@ -442,6 +441,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         degree = place.degree if linearly or place.degree == 0 else None
         peak = operation in ("max", "min") and place.rows
         mixed = place.mixed or operation == "weighted" or (peak and place.sure)
+        mixed = mixed or (is_figure(place) and not linearly)
         form = PEAK if peak else ""
         return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed, form=form)
     if place.kind is Kind.WIDE:

@@ -140,7 +140,7 @@ def _flattened(place: Placement, first: Value) -> Placement:
         turned(unsure(place), start)
         if 0 < start < place.turned
         else place
-        if start
+        if start or not place.turned
         else unturned(unsure(place))
     )
 
@@ -153,6 +153,8 @@ def _laid_out(run: Run, place: Placement, sizes: Sequence[Value], node: ast.AST)
         return unturned(unsure(place) if place.turned else place)
     if first.place.rows:  # the shape of another array
         return at_axis(unsure(place), first.place.turned)
+    if first.const == -1 and not place.turned:
+        return place  # each row's elements one after the other
     if len(sizes) < 2 or first.const == -1 or not first.place.is_same or not place.rows:
         return unturned(unsure(place))
     known = [one.const for one in sizes if isinstance(one.const, int)]

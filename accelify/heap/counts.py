@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import (
     AFTER,
+    PEAK,
     ROUND_ROWS,
     SAME,
     SHARD,
@@ -442,9 +443,11 @@ def of_shape(row: Row, operands: Sequence[Value]) -> Placement | None:
     if row.place != "device" or row.transfer not in ("pure", "draw"):
         return None
     counts = [inner for value in operands for inner in parts_of(value) if not array_of(inner).is_same]
+    places = {array_of(inner) for inner in counts}
+    if places and all(place.form == PEAK for place in places):
+        return Placement(Kind.ROUND, samples=None)  # as wide as the longest of the batch
     if not counts or any(inner.type != "builtins.int" for inner in counts):
         return None
-    places = {array_of(inner) for inner in counts}
     if places == {Placement(Kind.LINEAR, 1, rows=True)}:
         return SHARD
     return ROUND_ROWS if all(place.kind is Kind.ROUND and place.even for place in places) else None

@@ -410,7 +410,7 @@ class Transfers:
         if exchanges_rows(self.run, row, args, keywords):
             place = function(array_of(value) for value in operands)
             return self._mixing(node, place, row.returns, "puts the rows of the batch in another order")
-        within = along is not None and isinstance(along.const, int) and along.const > 0 and not elsewhere
+        within = along is not None and isinstance(along.const, int) and along.const != 0 and not elsewhere
         if row.axis is not None and not any(array_of(value).rows for value in operands):
             how = "rows" if _word(row) in _BY_SIZE else "linear"  # of figures, as a sum over the batch
             return self._function(replace(row, transfer=how), args, keywords, node)
