@@ -167,12 +167,13 @@ def validate(
 
 
 def _is_loss(one: Obligation) -> bool:
-    return one.demand == "loss" and one.status is Status.NAMED
+    return one.demand == "loss"
 
 
 def _of_whole_batches(one: Obligation, whole: Validation) -> Obligation:
-    """A loss that is not seen to be right of a share of a batch: a mean of something of each row is the mean over the
-    shares of their means, too, and a loss that is none of a whole batch is none of a share."""
+    """What is known of a loss of a share of a batch: a mean of something of each row is the mean over the shares of
+    their means, too, and a loss that is none of a whole batch is none of a share. Where rows lie is followed in whole
+    batches."""
     other = next((other for other in whole.obligations if other.site == one.site), None)
     if other is None or not _is_loss(one):
         return one

@@ -23,7 +23,7 @@ from torch import nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 from accelify.runtime import Accelerator
-accelerator = Accelerator()
+accelerator = Accelerator(MODE)
 data = torch.load("data.pt")
 class Net(nn.Module):
     def __init__(self):
@@ -227,5 +227,5 @@ def is_of_each_row(lines: list[str], kind: str) -> bool | None:
     return True
 
 
-def program(lines: list[str]) -> str:
-    return HEAD + "".join(f"    {line}\n" for line in lines) + TAIL
+def program(lines: list[str], mode: str = "") -> str:
+    return HEAD.replace("MODE", mode) + "".join(f"    {line}\n" for line in lines) + TAIL

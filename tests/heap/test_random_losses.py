@@ -14,17 +14,20 @@ from tests.heap.losses import SHAPES, is_of_each_row, lines_of, program
 KNOWLEDGE = Knowledge()
 
 
-def status_of(lines: list[str]) -> Status:
+def status_of(lines: list[str], mode: str = "") -> Status:
     """What is said of the backward pass."""
-    (found,) = [one for one in validate(program(lines), None, KNOWLEDGE).obligations if one.demand == "loss"]
+    text = program(lines, mode)
+    (found,) = [one for one in validate(text, None, KNOWLEDGE).obligations if one.demand == "loss"]
     return found.status
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
-@given(st.integers(0, 2**32), st.sampled_from(sorted(SHAPES)))
-def test_what_is_proved_trains_as_one_process(seed: int, kind: str) -> None:
+@given(
+    st.integers(0, 2**32), st.sampled_from(sorted(SHAPES)), st.sampled_from(["", "", "split_batches=True"])
+)
+def test_what_is_proved_trains_as_one_process(seed: int, kind: str, mode: str) -> None:
     lines = lines_of(random.Random(seed), kind)
     assume(lines)
     right = is_of_each_row(lines, kind)
     assume(right is not None)
-    assert right or status_of(lines) is not Status.PROVED, "\n".join(lines)
+    assert right or status_of(lines, mode) is not Status.PROVED, "\n".join(lines)
