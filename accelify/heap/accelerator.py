@@ -63,7 +63,15 @@ AGAIN = " puts together once more what is of all processes already"
 # A tracker, and what is in it; the slot of one that is asked for by its name, and what it has on the other processes.
 _TRACKER, _UNWRAPPED = "accelerate.tracking.GeneralTracker", "accelerate.tracking.Unwrapped"
 _BLANK = "#blank"
+# The slot of an Accelerator that says where its trackers are begun, and so are in its list.
+_BEGUN = "#trackers"
 _OF_TRACKERS = frozenset("finish log main_process_only name start store_init_configuration".split())
+# What gives a loader's batches but for the first ones.
+_SKIPPING = "skip_first_batches"
+# Functions of the runtime's that are methods of an Accelerator, too.
+_FUNCTIONS = frozenset(
+    "gather gather_object reduce broadcast broadcast_object_list pad_across_processes".split()
+)
 _FIRST = frozenset({"main_process_first", "local_main_process_first"})
 
 
@@ -96,16 +104,9 @@ def accelerate_call(
             run.meet("seeded", node, run.segment(node))
             run.begun_alike, run.alike_streams = True, STREAMS
         return NONE
-    if word in (
-        "gather",
-        "gather_object",
-        "reduce",
-        "broadcast",
-        "broadcast_object_list",
-        "pad_across_processes",
-    ):
+    if word in _FUNCTIONS:
         return accelerator_method(run, None, word, args, keywords, node)
-    return None
+    return args[0] if word == _SKIPPING and args else None
 
 
 def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> None:
@@ -123,6 +124,10 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
         precision = keywords.get("mixed_precision", constant("no"))
         run.accelerated = PLAIN if precision.const == "no" else CASTING
         run.accumulated |= _divisors(node)
+    engine = keywords.get("deepspeed_plugin", NONE)
+    run.in_place = run.in_place or (
+        bool(engine.refs) and not engine.optional
+    )  # it has all that the model has
     cpu = keywords.get("cpu")
     placement = keywords.get("device_placement")
     if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
@@ -168,7 +173,8 @@ def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> 
     if name == "trackers":
         trackers = container(run, "list")
         put(run, trackers, _tracker(run, node))
-        return Value(refs=(trackers,), type="list")
+        begun = run.read(ref, _BEGUN) or NONE
+        return Value(begun.place, begun.why, refs=(trackers,), type="list")
     return None
 
 
@@ -302,6 +308,9 @@ def accelerator_method(
         return Value(SHARD, run.reason(node, "this rank's share"))
     if name in ("accumulate", "no_sync"):
         run.meet("accumulate", node, f"accelerator.{name}")
+    if name == "init_trackers" and ref is not None:
+        alone = next((one for one in run.guards if one.kind == "main"), None)
+        run.store.set(ref, _BEGUN, Value(MAIN, alone.why) if alone is not None and run.checks else None)
     if name == "unscale_gradients":
         run.meet("unscaled", node, name)
     if name in _WAITS:
@@ -315,6 +324,8 @@ def accelerator_method(
         for one in found.of(Instance):
             run.store.set(one, _BLANK, constant(True))
         return found
+    if name == _SKIPPING:
+        return first
     if name in _FIRST:
         run.meet("collective", node, f"accelerator.{name}")
         return Value(type=FIRST_FLAG)

@@ -113,7 +113,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
                 return Value(type="builtins.int" if divides(engine.run, ref) else UNDIVIDED)
         if ref.prepared and ref.kind in ("loader", "object") and ref.cls is None and not engine.run.split:
             why = engine.run.reason(node, "counts the batches of each process")
-            return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
+            with engine.run.quiet():  # nothing is gone through
+                return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
         given = engine.calls.special(ref, "__len__", [], node)
         if given is not None:
             return given

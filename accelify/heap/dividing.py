@@ -17,12 +17,16 @@ _ASKS = frozenset({"get_rank", "process_index"})
 _SIZE, _SIZES = "the number of processes", frozenset({"get_world_size", "num_processes"})
 _MOST_STEPS = 100
 _MOST_NESTED = 3
-# Data sets that ask for the rank themselves.
-_DIVIDING = frozenset({"streaming.StreamingDataset", "litdata.StreamingDataset"})
+# torch's sampler for several processes.
+DISTRIBUTED = frozenset(
+    f"torch.utils.data.{name}" for name in ("DistributedSampler", "distributed.DistributedSampler")
+)
+# Data sets and samplers that ask for the rank themselves.
+_DIVIDING = DISTRIBUTED | {"streaming.StreamingDataset", "litdata.StreamingDataset"}
 
 
 def shared_out(ref: Instance) -> Value | None:
-    """What a data set of a library gives that shares itself out over the processes; None for another one."""
+    """What a data set or sampler of a library gives that shares itself out over the processes; None for another."""
     if ref.type not in _DIVIDING:
         return None
     text = f"`{ref.type}` gives each process its share"

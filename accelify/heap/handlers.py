@@ -71,20 +71,27 @@ def _left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
             run.events[number] = replace(event, guards=(*event.guards, guard))
 
 
-def without_group(run: Run, stmt: ast.Try, met: int, tried: int) -> None:
-    """Leave out what a handler does that the `try` has the main process do, and nothing else: a process that is alone,
-    in no group that could say its rank, comes there.
+def of_main(run: Run, stmt: ast.Try, met: int) -> Guard | None:
+    """What the handlers of a `try` stand under that has the main process do something, and nothing else; else None.
+
+    A process that is alone, in no group that could say its rank, comes there, too.
 
     Args:
-        run: the run, whose events are left out.
-        stmt: the statement, which was gone through.
+        run: the run.
+        stmt: the statement, whose body was gone through.
         met: how many events there were before it.
-        tried: how many there were after its body.
     """
-    if run.checks and len(stmt.body) == 1 and isinstance(stmt.body[0], ast.If):
-        body, around = run.events[met:tried], len(run.guards)
-        of_main = {one.node for one in body if any(guard.kind == "main" for guard in one.guards[around:])}
-        run.events[tried:] = [event for event in run.events[tried:] if event.node not in of_main]
+    asks = stmt.body[0] if run.checks and len(stmt.body) == 1 else None
+    if not isinstance(asks, ast.If) or asks.orelse:
+        return None
+    run.depends()
+    around = len(run.guards)
+    found = [
+        next((one for one in event.guards[around:] if one.kind == "main"), None)
+        for event in run.events[met:]
+        if event.kind != "asks"
+    ]
+    return found[0] if found and None not in found else None
 
 
 def reached(run: Run, stmt: ast.Try) -> list[ast.ExceptHandler]:

@@ -152,7 +152,10 @@ class Iteration:
             return Iterable(
                 Value(type="builtins.str"), False, elements=tuple(map(constant, keys_in(ref) or ()))
             )
-        return Iterable(item, shared=False, elements=tuple(known or ()))
+        rounds = value.place if value.place.kind is Kind.MAIN else SAME
+        return Iterable(
+            item, shared=False, rounds=rounds, elements=tuple(known or ()) if rounds is SAME else ()
+        )
 
     def _over_instance(self, ref: Instance, value: Value, node: ast.AST) -> Iterable:
         if ref.kind == "loader" or (ref.prepared and ref.kind == "object" and ref.cls is None):

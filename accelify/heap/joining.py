@@ -56,6 +56,9 @@ def join(
         if isinstance(left.const, bool) and isinstance(right.const, bool) and left.const != right.const:
             return Value(own(), guard.why, type=_FLAGS[guard.kind if left.const else _OPPOSITE[guard.kind]])
         of_main, of_others = (left, right) if guard.kind == "main" else (right, left)
+        numbers = _is_number(of_main.const) and _is_number(of_others.const)
+        if numbers and of_main.const == 0 != of_others.const:
+            return Value(own(), guard.why, type=RANK)  # `0 if is_main_process else 1`
         if of_main.refs and of_others.refs and all(map(_does_nothing, of_others.refs)):
             return Value(refs=of_main.refs, type=ONCE)
         if guard.kind == "others" and left.of(Library) and right.of(Library):
@@ -93,6 +96,10 @@ def join(
         left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
         left.where if left.where == right.where else "",
     )
+
+
+def _is_number(const: object) -> bool:
+    return isinstance(const, int) and not isinstance(const, bool)
 
 
 def _does_nothing(ref: Ref) -> bool:
@@ -192,6 +199,9 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 return replace(ROUND, rows=rows, samples=samples, mixed=bool(mixed), needs=needs), why
             if guard.place.kind is Kind.CLOCK and all(_is_by_clock(value.place) for value in (left, right)):
                 return guard.place, guard.why
+            for one, other in ((left, right), (right, left)):
+                if is_zero(one) and other.place == guard.place and guard.place.needs:
+                    return other.place, other.why  # the mean of a share that may have nothing in it
             return own("decided by all ranks together"), guard.why
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
             return MAIN, guard.why

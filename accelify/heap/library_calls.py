@@ -21,6 +21,7 @@ from accelify.heap.containers import (
     elements,
     put,
 )
+from accelify.heap.found_files import is_found
 from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.models import SIGNS, gone_through, hooked, is_prepared, mark
@@ -394,7 +395,8 @@ class LibraryCalls:
         if row.effect == "random.seed":
             result = self.transfers.random.seeded(row, result, args, node, receiver)
         if row.effect == "file.read" and row.name.rpartition(".")[2] in QUESTIONS:
-            result = replace(result, type=FOUND_FLAG)
+            there = is_found(self.run, self._paths(row, args, keywords, shift), node)
+            result = constant(True) if there else replace(result, type=FOUND_FLAG)
         self.state.note(row, args[0] if receiver else None, args[shift:], keywords, node)
         self.state.keep(row, args[shift:], result)
         if row.effect == "tracker.start" and self.run.checks:

@@ -65,7 +65,8 @@ class Loops:
         even = run.checks and over.rounds.kind is Kind.ROUND and over.rounds.even
         if not over.rounds.is_uniform and not even:
             text = f"`{run.segment(node)}` has other rounds on other ranks"
-            guard = Guard("divergent", run.reason(node, text, over.item), over.rounds)
+            kind = "main" if over.rounds.kind is Kind.MAIN else "divergent"  # a list that it alone has filled
+            guard = Guard(kind, run.reason(node, text, over.item), over.rounds)
         head: dict[Key, Value | None] = {}
         flow: Flow = Flow()
         written: Written = {}

@@ -13,7 +13,7 @@ from accelify.domains.placement import Kind
 from accelify.heap import on_tpu
 from accelify.heap.containers import array_of, elements
 from accelify.heap.device_texts import is_compared, where_named
-from accelify.heap.dividing import divides
+from accelify.heap.dividing import DISTRIBUTED, divides
 from accelify.heap.divisors import divisors, made_of
 from accelify.heap.gradient_scalers import scales_alone
 from accelify.heap.run import Run
@@ -24,9 +24,7 @@ from accelify.heap.wrapper_attributes import is_asked_for
 WRAPPERS = frozenset(
     f"torch.nn.parallel.{name}" for name in ("DistributedDataParallel", "distributed.DistributedDataParallel")
 )
-SAMPLERS = frozenset(
-    f"torch.utils.data.{name}" for name in ("DistributedSampler", "distributed.DistributedSampler")
-)
+SAMPLERS = DISTRIBUTED
 # The place of its seed among its arguments.
 _SEED = 4
 # Functions that do by themselves what the Accelerator does, with the way out.
@@ -39,7 +37,6 @@ _BESIDE = {
         "use Accelerator(mixed_precision='fp16'), which scales the loss in accelerator.backward",
     ),
     **dict.fromkeys(WRAPPERS, "leave it out: accelerator.prepare wraps the model"),
-    **dict.fromkeys(SAMPLERS, "leave it out: accelerator.prepare divides the loader"),
 }
 # What meets the copies that a DataParallel makes: the method that each copy's part is given, before it runs.
 _REPLICATED = "__data_parallel_replicate__"

@@ -114,7 +114,7 @@ def distributed_call(
         if name.endswith("fully_shard"):
             engine.calls.libraries.mutated.setdefault(node, {})[0] = sharded
         return sharded
-    if name in misuse.SAMPLERS and not run.accelerated:
+    if name in misuse.SAMPLERS:
         shuffle = keywords.get("shuffle", args[3] if len(args) > 3 else NONE)
         detail = "in order" if shuffle.const is False else ""
         if not detail:
@@ -125,7 +125,7 @@ def distributed_call(
         sampler = engine.calls.libraries.call(name, args, keywords, node)
         run.meet("sampler", node, "DistributedSampler", [sampler], detail=detail)
         return sampler
-    if name in _BATCHING and not run.accelerated:
+    if name in _BATCHING:
         # Batches of the samples that another sampler chooses.
         inner = args[0] if args else keywords.get("sampler", NONE)
         known = (ref.type in misuse.SAMPLERS or by_rank(run, ref) for ref in inner.of(Instance))

@@ -37,6 +37,8 @@ SEEDED = "drawn with one seed"
 # How a reason ends that says so of what nothing seeds.
 UNSEEDED = "draws others on each process, as nothing seeds them"
 STREAMS = frozenset({"torch", "numpy", "random"})
+# The notes of what draws where `shuffle=` says so, or in each case, seeded by an argument.
+_SHUFFLING, _BY_STATE, _STATE = "draws where it shuffles", "draws from its state", "random_state"
 # Arguments that seed one draw.
 _SEEDS = frozenset({"seed", "random_state", "rng", "generator"})
 
@@ -104,9 +106,17 @@ class RandomDraws:
 
     def made(self, row: Row, generator: Instance, args: Args, keywords: Keywords, node: ast.AST) -> None:
         """A generator is made: without a seed another one on each rank, but for torch's."""
-        if row.name.startswith("torch."):
+        if row.name.startswith("torch.") or (
+            row.note == _SHUFFLING and not _is_asked(keywords.get("shuffle"))
+        ):
             return
-        seeds = [value for value in [*args, *keywords.values()] if value.const is not None]
+        given = [*args, *keywords.values()]
+        if row.note in (_SHUFFLING, _BY_STATE):
+            given = [keywords[_STATE]] if _STATE in keywords else []
+            generator.kind = "generator" if given else "object"  # else it draws from NumPy's stream
+            if not given:
+                return
+        seeds = [value for value in given if value.const is not None]
         parted = [value for value in seeds if not array_of(value).is_uniform]
         if parted or not seeds:
             words = "has another seed on each process" if seeds else "has no seed: each process draws others"
@@ -213,6 +223,11 @@ def _starts_processes(tree: ast.Module) -> bool:
             if names & _STARTERS or any(one.partition(".")[0] == "accelify" for one in (module, *names)):
                 return True
     return False
+
+
+def _is_asked(flag: Value | None) -> bool:
+    """Whether a flag may be set."""
+    return flag is not None and (flag.const is UNSET or bool(flag.const))
 
 
 def _stream(row: Row) -> str:

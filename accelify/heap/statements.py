@@ -19,10 +19,10 @@ from accelify.heap.handlers import (
     ends_well,
     leaving,
     left_alone,
+    of_main,
     parting,
     reached,
     suppressing,
-    without_group,
 )
 from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
@@ -395,7 +395,7 @@ class Statements:
         met = len(self.run.events)
         flow = self.block(stmt.body, scope)
         left_alone(self.run, stmt, met)
-        written, tried = store.undo(), len(self.run.events)
+        written, of_one = store.undo(), of_main(self.run, stmt, met)
 
         def whole() -> Flow:
             store.write_all(written)
@@ -411,11 +411,10 @@ class Statements:
             return self.block(handler.body, scope)
 
         ways = [
-            (parting(self.run, handler, met), lambda handler=handler: handled(handler))
+            (of_one or parting(self.run, handler, met), lambda handler=handler: handled(handler))
             for handler in reached(self.run, stmt)
         ]
         result = self.engine.choices.fork((None, whole), *ways) if ways else whole()
-        without_group(self.run, stmt, met, tried)
         if stmt.finalbody:
             last = self.block(stmt.finalbody, scope)
             result = Flow(result.reached and last.reached, {**result.exits, **last.exits})

@@ -233,6 +233,10 @@ class Store:
             ref.fields = dict(fields)
         for made, loops in piece.placed.items():
             made.loops = loops if within == piece.within else within + loops[len(piece.within) :]
+        for owner in [owner for owner, name in piece.writes if name == MADE]:
+            # What was written to the one before is no part of the one that is made now.
+            for name in [name for name in owner.fields if (owner, name) not in piece.writes]:
+                self.set(owner, name, None)
         for (owner, name), value in piece.writes.items():
             self.set(owner, name, value)
 

@@ -72,6 +72,9 @@ class Named:
             # A warning that stands there several times is no harm.
             if not one.found.endswith(WARNS) and not self._is_spoken_of(one)
         ]
+        # What goes past the wrapper is to be called through it, and not to be asked of the model in it.
+        past = {(one.path, one.line) for one in named if one.demand == "prepared"}
+        named = [one for one in named if one.demand != "wrapper" or (one.path, one.line) not in past]
         # What a wrapper does not have is not written either.
         raised = {(one.path, one.line) for one in named if one.demand == "wrapper"}
         named = [one for one in named if one.demand != "unwrapped" or (one.path, one.line) not in raised]

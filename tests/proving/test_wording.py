@@ -89,7 +89,9 @@ def test_a_bar_is_switched_off(tmp_path: Path) -> None:
 
 
 def test_downloads_are_called_downloads(tmp_path: Path) -> None:
-    (said,) = messages(tmp_path, f"import timm\n{HEAD}timm.create_model('resnet18', pretrained=True)\n")
+    (said,) = messages(
+        tmp_path, f"import torchvision\n{HEAD}torchvision.datasets.MNIST('data', download=True)\n"
+    )
     assert said.startswith("every process downloads this at the same time")
     assert said.endswith("; let the main process do it first")
 

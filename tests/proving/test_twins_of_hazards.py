@@ -1,0 +1,273 @@
+"""What is right on several processes is quiet, and its hazardous twin, which differs in a few words, is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proving.several_programs import findings, named
+
+PREPARED = """
+accelerator = Accelerator({options})
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4)
+{before}
+net, opt, loader = accelerator.prepare(net, opt, loader)
+for x, y in loader:
+    accelerator.backward(F.mse_loss(net(x), y))
+    opt.step()
+    opt.zero_grad()
+{after}
+"""
+WRAPPED = """
+{imports}
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+{before}
+sampler = DistributedSampler(data, shuffle=False)
+loader = DataLoader(data, batch_size=4, sampler=sampler)
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+total, seen = 0.0, 0
+for x, y in loader:
+    opt.zero_grad()
+    loss = F.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    total += loss.item()
+    seen += len(x)
+{after}
+"""
+
+
+def beside(tmp_path, before="", after="", options=""):
+    text = PREPARED.format(before=before, after=after, options=options)
+    return named(text, tmp_path, "accelerate")
+
+
+def wrapped(tmp_path, before="", after="", imports=""):
+    return named(WRAPPED.format(before=before, after=after, imports=imports), tmp_path)
+
+
+FOLDS = """
+from sklearn.model_selection import {name}
+
+for fit, _ in {name}({options}).split([0, 1] * 32):
+    accelerator = Accelerator()
+    rows = DataLoader(TensorDataset(torch.ones(64, 4)[fit]), batch_size=4)
+    net = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, opt, rows = accelerator.prepare(net, opt, rows)
+    for (x,) in rows:
+        accelerator.backward(net(x).mean())
+        opt.step()
+        opt.zero_grad()
+    net, opt, rows = accelerator.free_memory(net, opt, rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "is_right"),
+    [
+        ("KFold", "4", True),
+        ("KFold", "4, shuffle=True, random_state=3", True),
+        ("KFold", "4, shuffle=True", False),
+        ("TimeSeriesSplit", "4", True),
+        ("ShuffleSplit", "4, random_state=0", True),
+        ("ShuffleSplit", "4", False),
+        ("RepeatedKFold", "n_splits=4", False),
+    ],
+)
+def test_folds_differ_where_they_are_drawn_without_a_seed(name, options, is_right, tmp_path):
+    found = named(FOLDS.format(name=name, options=options), tmp_path, "accelerate")
+    assert found == [] if is_right else "ACC705" in dict(found)
+
+
+@pytest.mark.parametrize(("word", "is_right"), [("debug", True), ("info", False)])
+def test_what_a_logger_of_a_library_leaves_out(word, is_right, tmp_path):
+    before = (
+        "import logging\nfrom diffusers.utils import logging as others\nlog = others.get_logger(__name__)\n"
+    )
+    before += f"logging.basicConfig(level=logging.INFO)\nlog.{word}('ready')"
+    assert beside(tmp_path, before) == ([] if is_right else [("ACC702", f"log.{word}('ready')")])
+
+
+@pytest.mark.parametrize(("others", "is_right"), [("1", True), ("-1", True), ("0", False)])
+def test_a_number_that_stands_for_the_main_process(others, is_right, tmp_path):
+    before = "def show(rank=0):\n    if rank == 0:\n        print('ready')\n"
+    before += f"show(0 if accelerator.is_main_process else {others})"
+    assert (beside(tmp_path, before) == []) == is_right
+
+
+@pytest.mark.parametrize(
+    ("test", "is_right"), [("accelerator.is_main_process", True), ("len(data) > 1", False)]
+)
+def test_trackers_that_the_main_process_alone_has(test, is_right, tmp_path):
+    after = f"if {test}:\n    accelerator.init_trackers('run')\n"
+    after += "for tracker in accelerator.trackers:\n    tracker.writer.add_images('samples', x, 0)"
+    assert ("ACC702" not in dict(beside(tmp_path, after=after))) == is_right
+
+
+SKIPPED = """
+rest = {rest}
+for epoch in range(3):
+    for x, y in tqdm(rest if epoch == 0 else loader, disable=not accelerator.is_main_process):
+        accelerator.backward(F.mse_loss(net(x), y))
+        opt.step()
+        opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "is_right"),
+    [
+        ("accelerator.skip_first_batches(loader, 2)", True),
+        ("skip_first_batches(loader, num_batches=2)", True),
+        ("DataLoader(data, batch_size=4)", False),
+    ],
+)
+def test_the_rest_of_a_prepared_loader_is_prepared(rest, is_right, tmp_path):
+    before = "from accelerate import skip_first_batches\nfrom tqdm import tqdm"
+    found = beside(tmp_path, before, SKIPPED.format(rest=rest))
+    assert found == [] if is_right else "ACC705" in dict(found)
+
+
+@pytest.mark.parametrize(("given", "is_right"), [("loader", True), ("loader, held", False)])
+def test_a_sampler_of_a_loader_that_is_not_prepared(given, is_right, tmp_path):
+    before = "from torch.utils.data import DistributedSampler\n"
+    before += "held = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))"
+    text = PREPARED.format(before=before, after="", options="").replace("opt, loader = ", f"opt, {given} = ")
+    text = text.replace("prepare(net, opt, loader)", f"prepare(net, opt, {given})")
+    found = named(text, tmp_path, "accelerate")
+    assert found == [] if is_right else [code for code, _ in found] == ["ACC712"]
+
+
+MODEL = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 1)
+
+    def loss(self, x, y):
+        return F.mse_loss(self.body(x), y)
+
+
+accelerator = Accelerator({options})
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+net, opt, loader = accelerator.prepare(net, opt, DataLoader(data, batch_size=4))
+for x, y in loader:
+    accelerator.backward(net.loss(x, y))
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"), [("deepspeed_plugin=DeepSpeedPlugin(zero_stage=2)", []), ("", ["ACC705"])]
+)
+def test_a_method_that_is_called_past_the_wrapper_is_named_once(options, codes, tmp_path):
+    text = "from accelerate import DeepSpeedPlugin\n" + MODEL.format(options=options)
+    assert [code for code, _ in named(text, tmp_path, "accelerate")] == codes
+
+
+FOLDED = """
+import torch_xla
+for fold in range(2):
+    accelerator = Accelerator()
+    net = torch.nn.Linear(4, 1)
+    {first}
+    {then}
+    net, opt, loader = accelerator.prepare(net, opt, DataLoader(data, batch_size=4))
+    for x, y in loader:
+        accelerator.backward(F.mse_loss(net(x), y))
+        opt.step()
+        opt.zero_grad()
+"""
+MOVE, MAKE = "net.to(accelerator.device)", "opt = torch.optim.SGD(net.parameters(), lr=0.1)"
+
+
+@pytest.mark.parametrize(("first", "then", "is_right"), [(MOVE, MAKE, True), (MAKE, MOVE, False)])
+def test_a_model_that_each_round_makes_anew(first, then, is_right, tmp_path):
+    """What the optimizer of the round before had is no model of this one."""
+    text = FOLDED.format(first=first, then=then)
+    assert ("ACC717" not in dict(named(text, tmp_path, "accelerate"))) == is_right
+
+
+GUARDED = """
+{reduced}
+mean = total / seen if seen > 0 else 0
+if rank == 0:
+    print(mean)
+"""
+PUT_TOGETHER = "both = torch.tensor([total, float(seen)])\ndist.all_reduce(both)\ntotal, seen = both.tolist()"
+
+
+def test_a_mean_where_there_may_be_nothing(tmp_path):
+    """Of a share it is one process's, and not what they are to agree on."""
+    assert wrapped(tmp_path, after=GUARDED.format(reduced=PUT_TOGETHER)) == []
+    text = WRAPPED.format(imports="", before="", after=GUARDED.format(reduced=""))
+    (found,) = findings(text, tmp_path)
+    assert "what one process has of its share" in found.message
+    assert "gather" in found.message
+
+
+TRIED = """
+try:
+    {asks}:
+        torch.save(model.module.state_dict(), "last.pt")
+except OSError:
+    print("could not be written")
+"""
+
+
+@pytest.mark.parametrize(("asks", "is_right"), [("if rank == 0", True), ("if len(data) > 3", False)])
+def test_a_handler_of_what_the_main_process_tries(asks, is_right, tmp_path):
+    found = wrapped(tmp_path, after=TRIED.format(asks=asks))
+    assert (("ACC702", 'print("could not be written")') not in found) == is_right
+
+
+MADE = """
+def load(folder, path):
+    if not os.path.exists(path):
+        print("making it")
+        np.savez(path, x=np.ones(4))
+    return np.load(path)["x"]
+
+
+def main_first(folder):
+    if rank == 0:
+        load(folder, {path})
+    {wait}
+    return load(folder, {other})
+
+
+rows = main_first(os.environ["DATA"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "other", "wait", "is_right"),
+    [
+        ('"a.npz"', '"a.npz"', "dist.barrier()", True),
+        ('os.path.join(folder, "a.npz")', 'os.path.join(folder, "a.npz")', "dist.barrier()", True),
+        ('"a.npz"', '"b.npz"', "dist.barrier()", False),
+        ('"a.npz"', '"a.npz"', "pass", False),
+    ],
+)
+def test_a_file_that_the_main_process_has_made_is_there(path, other, wait, is_right, tmp_path):
+    text = MADE.format(path=path, other=other, wait=wait)
+    found = wrapped(tmp_path, imports="import numpy as np", before=text)
+    assert (("ACC702", 'print("making it")') not in found) == is_right
+
+
+@pytest.mark.parametrize(
+    ("rows", "codes"), [("torch.ones(64, 4)", []), ("torch.randn(64, 4)", ["ACC705", "ACC704"])]
+)
+def test_data_that_differ_are_not_named_where_their_length_is_asked(rows, codes, tmp_path):
+    text = WRAPPED.format(imports="", before=f"data = TensorDataset({rows}, torch.ones(64, 1))", after="")
+    text = text.replace("torch.manual_seed(0)\n", "") + "if rank == 0:\n    print(len(loader))\n"
+    found = named(text, tmp_path)
+    assert [code for code, _ in found] == codes
+    assert ("ACC704", "print(len(loader))") not in found
