@@ -19,6 +19,7 @@ from accelify.domains.placement import (
     WIDE_ROWS,
     Kind,
     Placement,
+    own,
     reduced,
     same,
     unsure,
@@ -422,7 +423,8 @@ class Iteration:
             item = Value(NUMBERED if kind is Kind.WIDE else bound, value.why, type="builtins.int")
             return Iterable(item, shared=False, rounds=bound, samples=Placement(kind, rows=True))
         item = Value(bound if bound.kind is Kind.SAME else SAME, value.why, type="builtins.int")
-        return Iterable(item, shared=False, rounds=bound)
+        # A number that the main process has is another one elsewhere, where it may go through some rounds as well.
+        return Iterable(item, shared=False, rounds=own() if bound.kind is Kind.MAIN else bound)
 
 
 def _names(node: ast.AST) -> Iterator[ast.Name]:
