@@ -163,7 +163,7 @@ class Memory:
         if piece.meets:
             run.ranks_meet()
         if piece.trains:
-            run.trains()
+            run.trains(*piece.trains)
         if piece.parts:
             run.part_loop()
         guards, loops, via = tuple(run.guards), tuple(run.loops), tuple(run.via())

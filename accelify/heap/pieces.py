@@ -88,8 +88,10 @@ class Piece:
         self.around = False
         self.before: Any = None
         self.within: tuple[int, ...] = ()
-        # Whether ranks meet in it, whether a backward stands right in the loop around, whether it shares out a batch.
-        self.meets = self.trains = self.parts = False
+        # Whether ranks meet in it, whether it shares out a batch; which of a backward and a step stand right in the
+        # loop around.
+        self.meets = self.parts = False
+        self.trains: set[str] = set()
         # The first of the calls around on which it depends, by the objects that it makes; those calls.
         self.first_call = _NO_CALL
         self.sites: tuple[object, ...] = ()

@@ -27,17 +27,17 @@ R = TypeVar("R", bound=Ref)
 
 @dataclass(slots=True)
 class Loop:
-    """A loop that is being gone through; `number` says which one, `meets` whether ranks meet in it, `trains` whether
-    it is the innermost one around a backward. `samples` is what the rows are that it goes over one by one, `whole` why
-    each rank goes through all batches of a loader in it."""
+    """A loop that is being gone through; `number` says which one, `meets` whether ranks meet in it, `trains` and
+    `steps` whether it is the innermost around a backward and a step, of several batches. `samples` is what the rows are
+    that it goes over one by one, `whole` why each rank goes through all batches of a loader in it."""
 
     number: int
     shared: bool
     samples: Placement = SAME
-    # Where it stands: the file and the line.
-    place: tuple[str, int] = ("", 0)
+    place: tuple[str, int] = ("", 0)  # where it stands: the file and the line
     meets: bool = False
     trains: bool = False
+    steps: bool = False
     whole: Reason | None = None
     parted: bool = False  # each rank has its share of what it goes over
     # Why its rounds can be more on one rank than on another, where nothing parts the ranks in them but that.
@@ -83,7 +83,7 @@ class Event:
     @property
     def in_training(self) -> bool:
         """Whether it stands in a loop over batches: one that is shared out, or one with a backward right in it."""
-        return any(loop.shared or loop.trains for loop in self.loops)
+        return any(loop.shared or loop.trains or loop.steps for loop in self.loops)
 
     @property
     def line(self) -> int:
@@ -338,8 +338,8 @@ class Run:
         """Record an event at a node."""
         if kind in ("collective", "backward", "step"):
             self.ranks_meet()
-        if kind == "backward":
-            self.trains()
+        if kind in ("backward", "step"):
+            self.trains(kind)
         if self.recording:
             found = (*self.guards, *guards)
             loops, via = tuple(self.loops), tuple(self.via())
@@ -353,12 +353,12 @@ class Run:
         for piece in self.store.pieces:
             piece.meets = True
 
-    def trains(self) -> None:
-        """A backward stands right in the innermost loop."""
+    def trains(self, *kinds: str) -> None:
+        """A backward or a step stands right in the innermost loop."""
         for loop in self.loops[-1:]:
-            loop.trains = True
+            loop.trains, loop.steps = loop.trains or "backward" in kinds, loop.steps or "step" in kinds
         for piece in self.store.pieces:
-            piece.trains = piece.trains or piece.loops == len(self.loops)
+            piece.trains |= {*kinds} if piece.loops == len(self.loops) else set()
 
     def part_loop(self) -> None:
         """Each rank has its share of what the innermost loop goes over."""

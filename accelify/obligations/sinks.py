@@ -231,8 +231,10 @@ def is_of_loop_before(event: Event, why: Reason | None, events: Sequence[Event])
     """Whether a figure comes from another loop over batches than those around it, which has been gone through."""
     origin = why.origin() if why is not None else None
     place = (origin.path, origin.line) if origin is not None else None
+    adds_up = any(loop.steps for loop in event.loops)  # the batches that a step adds up are of its round
+    loops = (loop for other in events for loop in other.loops if loop.place == place)
     return place not in {loop.place for loop in event.loops} and any(
-        loop.place == place and (loop.shared or loop.trains) for other in events for loop in other.loops
+        loop.shared or loop.trains for loop in loops if loop.steps or not (adds_up and loop.trains)
     )
 
 

@@ -271,3 +271,35 @@ def test_data_that_differ_are_not_named_where_their_length_is_asked(rows, codes,
     found = named(text, tmp_path)
     assert [code for code, _ in found] == codes
     assert ("ACC704", "print(len(loader))") not in found
+
+
+ADDED_UP = """
+dist.init_process_group("gloo")
+parts = 40 // dist.get_world_size()
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+x, y = torch.randn(4, 4), torch.randn(4, 1)
+total = 0.0
+for step in range(100):
+    for part in range(parts):
+        loss = F.mse_loss(model(x), y) / parts
+        loss.backward()
+        x, y = torch.randn(4, 4), torch.randn(4, 1)
+    opt.step()
+    opt.zero_grad()
+    total += loss.item()
+    {inside}
+{after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "after", "is_right"),
+    [
+        ("if dist.get_rank() == 0: print(loss.item() * parts)", "", True),
+        ("", "if dist.get_rank() == 0: print(total)", False),
+    ],
+)
+def test_figures_of_a_step_that_adds_up_batches(inside, after, is_right, tmp_path):
+    found = dict(named(ADDED_UP.format(inside=inside, after=after), tmp_path))
+    assert ("ACC701" not in found) == is_right
