@@ -205,6 +205,10 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
             return own("decided by all ranks together"), guard.why
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
             return MAIN, guard.why
+        for one, other in ((left, right), (right, left)):
+            sent = one.place.is_same and one.why is not None and one.why.text.startswith("broadcast")
+            if sent and other.place.kind is Kind.MAIN:
+                return one.place, one.why  # the others take what the main process has
         parted = left if not left.place.is_same else right
         return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)
     if left.place == right.place:

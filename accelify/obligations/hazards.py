@@ -115,7 +115,7 @@ def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     if event.detail == "fixed":
         # In the run of one process that a condition stands for, there is no other device.
         grouped = any(other.name == "init_process_group" for other in around)
-        if grouped and not (_is_chosen(event) or _is_of_main(event)):
+        if grouped and not (_is_chosen(event) or _is_of_main(event) or _is_replaced(event)):
             yield made(event, "device", Status.NAMED, f"{event.name}; use the one of its local rank")
         return
     if any(other.name == "Accelerator" for other in events):
@@ -134,6 +134,19 @@ def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         )
         why = Reason("the processes join", joins.module.path, joins.line)
         yield made(event, "device", Status.NAMED, text, why)
+
+
+def _is_replaced(event: Event) -> bool:
+    """Whether what is made there gets a name that another value gets under a condition below."""
+    tree = event.module.tree
+    assigned = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)] if tree is not None else []
+    names = {ast.unparse(one.targets[0]) for one in assigned if one.value is event.node}
+    return any(
+        isinstance(stmt, ast.Assign) and stmt.lineno > event.line and ast.unparse(stmt.targets[0]) in names
+        for one in (ast.walk(tree) if tree is not None and names else ())
+        if isinstance(one, ast.If)
+        for stmt in one.body
+    )
 
 
 @lru_cache(maxsize=64)

@@ -303,3 +303,48 @@ for step in range(100):
 def test_figures_of_a_step_that_adds_up_batches(inside, after, is_right, tmp_path):
     found = dict(named(ADDED_UP.format(inside=inside, after=after), tmp_path))
     assert ("ACC701" not in found) == is_right
+
+
+SENT = """
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+stop, best = False, 9.0
+for epoch in range(9):
+    opt.zero_grad()
+    F.mse_loss(model(torch.ones(4, 4)), torch.ones(4, 1)).backward()
+    opt.step()
+    if rank == 0:
+        figure = model.module(torch.ones(4, 4)).mean().item()
+        stop, best = figure > best, min(figure, best)
+    box = [stop if rank == 0 else None]
+    dist.broadcast_object_list(box, src=0)
+    if rank != 0:
+        stop = {taken}
+    if stop:
+        break
+"""
+
+
+@pytest.mark.parametrize(("taken", "is_right"), [("box[0]", True), ("best > 8", False)])
+def test_what_the_others_take_from_the_main_process(taken, is_right, tmp_path):
+    assert (named(SENT.format(taken=taken), tmp_path) == []) == is_right
+
+
+DEVICE = """
+rank = int(os.getenv("LOCAL_RANK", -1))
+device = torch.device("cuda:0")
+if rank != -1:
+    torch.cuda.set_device(rank)
+    {device}
+    dist.init_process_group("nccl")
+model = DDP(torch.nn.Linear(4, 1).to(device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "is_right"), [("device = torch.device('cuda', rank)", True), ("pass", False)]
+)
+def test_a_device_that_stands_for_one_process_alone(device, is_right, tmp_path):
+    assert (named(DEVICE.format(device=device), tmp_path) == []) == is_right
