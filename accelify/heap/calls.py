@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from accelify.domains.placement import is_figure, own
+from accelify.domains.placement import Kind, is_figure, own
 from accelify.domains.replacing import replace
 from accelify.heap import misuse, on_tpu, single_numbers
 from accelify.heap.accelerator import accelerate_call, accelerator_method, is_accelerate
@@ -367,7 +367,8 @@ class Calls:
         depth = sum(1 for called, _ in self.run.calls if called is function.node)
         of_model = bool(args) and any(ref.kind == "module" for ref in args[0].of(Instance))
         parts = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
-        if depth and len(parts) == 1 and array_of(parts[0]).rows and not of_model:
+        alone = array_of(parts[0]) if depth and len(parts) == 1 and not of_model else None
+        if alone is not None and (alone.rows or alone.kind is Kind.SAME):
             # What it makes of each part, such as a batch's tensors on a device.
             self.run.assume(f"`{function.name}` makes of each part what it makes of the whole", node)
             return parts[0].placed(array_of(parts[0]))

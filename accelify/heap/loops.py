@@ -66,7 +66,7 @@ class Loops:
         if not over.rounds.is_uniform and not even:
             text = f"`{run.segment(node)}` has other rounds on other ranks"
             kind = "main" if over.rounds.kind is Kind.MAIN else "divergent"  # a list that it alone has filled
-            guard = Guard(kind, run.reason(node, text, over.item), over.rounds)
+            guard = Guard(kind, run.reason(node, text, over.item.why or over.item), over.rounds)
         head: dict[Key, Value | None] = {}
         flow: Flow = Flow()
         written: Written = {}

@@ -175,6 +175,8 @@ def distributed_call(
         return rank(run, node)
     if word == "get_world_size":
         return processes(run, node)
+    if word == "get_backend":
+        return _backend(run)
     if word in _ALWAYS:
         return constant(True)
     if word in _WAITS:
@@ -189,6 +191,20 @@ def distributed_call(
     if word in _OVER_ALL:
         return _collective(engine, word, args, keywords, node)
     return None
+
+
+def _backend(run: Run) -> Value | None:
+    """The backend by which all process groups are joined; None where that is not known."""
+    joined = [one.node for one in run.events if one.kind == "joins" and one.name == "init_process_group"]
+    given = [
+        next(
+            (word.value for word in one.keywords if word.arg == "backend"), one.args[0] if one.args else None
+        )
+        for one in joined
+        if isinstance(one, ast.Call)
+    ]
+    words = {one.value if isinstance(one, ast.Constant) else None for one in given}
+    return constant(words.pop()) if len(words) == 1 and None not in words else None
 
 
 def wrapped(

@@ -76,6 +76,8 @@ if TYPE_CHECKING:
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
+# How a reason ends that is the clock.
+TIME = "the time"
 # Arrays of nothing, to which something may be added.
 _ZEROS = frozenset(
     {"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"}
@@ -385,7 +387,7 @@ class Transfers:
         return size(self.run, node, replace(base, type=shape(base).type), axis)
 
     def _clock(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
-        return Value(CLOCK, self.run.reason(node, "the time"), type=row.returns)
+        return Value(CLOCK, self.run.reason(node, TIME), type=row.returns)
 
     def _own(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         text = NAMES_PROCESS if row.note == NAMES_PROCESS else "differs between ranks"

@@ -12,6 +12,7 @@ from accelify.conversion import Conversion
 from accelify.domains.reasons import Reason
 from accelify.findings import Finding
 from accelify.heap.modules import text_of
+from accelify.heap.transfers import TIME
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause, called, cause_of
 from accelify.obligations.sinks import MISSED, SHARES, WARNS
@@ -71,6 +72,15 @@ class Named:
             for one in self.found.of(Status.NAMED)
             # A warning that stands there several times is no harm.
             if not one.found.endswith(WARNS) and not self._is_spoken_of(one)
+        ]
+        # Where each process has a name of its own by the clock, what it finds there follows from that.
+        names = {_origin(one) for one in named if one.demand == "path" and one.sink != "misuse"} - {None}
+        named = [
+            one
+            for one in named
+            if _origin(one) not in names
+            or one.demand == "once"
+            or (one.demand, one.sink != "misuse") == ("path", True)
         ]
         # What goes past the wrapper is to be called through it, and not to be asked of the model in it.
         past = {(one.path, one.line) for one in named if one.demand == "prepared"}
@@ -320,6 +330,12 @@ class Named:
 
     def _distinct(self, found: Sequence[Obligation | Reason], beside: str) -> list[str]:
         return list(dict.fromkeys(self.places.at(one.path, one.line, beside) for one in found))
+
+
+def _origin(one: Obligation) -> tuple[str, int, str] | None:
+    """The place where a process reads the clock, where that is why something differs."""
+    last = one.reason.steps()[-1] if one.reason is not None else None
+    return (last.path, last.line, last.text) if last is not None and last.text == TIME else None
 
 
 def _named(finding: Finding) -> set[str]:

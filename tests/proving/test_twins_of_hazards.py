@@ -348,3 +348,70 @@ model = DDP(torch.nn.Linear(4, 1).to(device))
 )
 def test_a_device_that_stands_for_one_process_alone(device, is_right, tmp_path):
     assert (named(DEVICE.format(device=device), tmp_path) == []) == is_right
+
+
+CLOCK = """
+import datetime
+folder = os.path.join("runs", {name})
+os.makedirs(folder, exist_ok=True)
+accelerator = Accelerator()
+net, opt, loader = accelerator.prepare(net, opt, loader)
+if os.path.exists(os.path.join(folder, "state")):
+    accelerator.load_state(folder)
+for x, y in loader:
+    accelerator.backward(F.mse_loss(net(x), y))
+    opt.step()
+    opt.zero_grad()
+    {inside}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "codes"),
+    [
+        ('"one"', "", []),
+        ('datetime.datetime.now().strftime("%H%M")', "", ["ACC703"]),
+        ('"one"', "if datetime.datetime.now().hour > 3: break", ["ACC704"]),
+    ],
+)
+def test_what_a_folder_by_the_clock_leads_to_is_no_finding_of_its_own(name, inside, codes, tmp_path):
+    text = "import os\n" + PREPARED.partition("accelerator = ")[0] + CLOCK.format(name=name, inside=inside)
+    text = text.replace("accelerator = Accelerator()\n", "accelerator = Accelerator()\n" + MADE_BEFORE)
+    assert [code for code, _ in named(text, tmp_path, "accelerate")] == codes
+
+
+MADE_BEFORE = """\
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4)
+"""
+MOVED = """
+def moved(x):
+    if isinstance(x, dict):
+        return {{name: moved(one) for name, one in x.items()}}
+    return x
+
+
+if rank == 0:
+    torch.save(moved({{"rounds": {rounds}, "weights": model.module.state_dict()}}), "last.pt")
+"""
+
+
+@pytest.mark.parametrize(("rounds", "is_right"), [("len(loader)", True), ("total", False)])
+def test_what_a_function_makes_of_each_part_is_as_the_part(rounds, is_right, tmp_path):
+    found = wrapped(tmp_path, after=MOVED.format(rounds=rounds))
+    assert ("ACC701" not in dict(found)) == is_right
+
+
+BACKEND = """
+dist.init_process_group({name})
+model = DDP(torch.nn.Linear(4, 1))
+device = "cpu" if dist.get_backend() == "gloo" else "cuda"
+counts = torch.ones(2, device=device)
+dist.all_reduce(counts)
+"""
+
+
+@pytest.mark.parametrize(("name", "is_right"), [('"gloo"', True), ('"nccl"', False)])
+def test_the_device_of_a_backend(name, is_right, tmp_path):
+    assert ("ACC714" not in dict(named(BACKEND.format(name=name), tmp_path))) == is_right
