@@ -69,9 +69,7 @@ _OF_TRACKERS = frozenset("finish log main_process_only name start store_init_con
 # What gives a loader's batches but for the first ones.
 _SKIPPING = "skip_first_batches"
 # Functions of the runtime's that are methods of an Accelerator, too.
-_FUNCTIONS = frozenset(
-    "gather gather_object reduce broadcast broadcast_object_list pad_across_processes".split()
-)
+_WORDS = frozenset("gather gather_object reduce broadcast broadcast_object_list pad_across_processes".split())
 _FIRST = frozenset({"main_process_first", "local_main_process_first"})
 
 
@@ -104,7 +102,7 @@ def accelerate_call(
             run.meet("seeded", node, run.segment(node))
             run.begun_alike, run.alike_streams = True, STREAMS
         return NONE
-    if word in _FUNCTIONS:
+    if word in _WORDS:
         return accelerator_method(run, None, word, args, keywords, node)
     return args[0] if word == _SKIPPING and args else None
 

@@ -24,7 +24,7 @@ from accelify.heap.containers import (
 from accelify.heap.found_files import is_found
 from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
-from accelify.heap.models import SIGNS, gone_through, hooked, is_prepared, mark
+from accelify.heap.models import SIGNS, asked, gone_through, is_prepared, mark
 from accelify.heap.moved import COPYING, are_passed, sent
 from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.schedules import length_of
@@ -174,7 +174,7 @@ class LibraryCalls:
             registered(self.run, instance, args[0], args[1], name.removeprefix("register_"))
         if instance is not None and instance.kind == "module":
             sent(self.run, instance, name, args)
-            hooked(self.run, instance, name, args)
+            asked(self.run, instance, name, args)
             if name in ("train", "eval"):
                 mode_set(self.run, instance, name, args, node)
         if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):

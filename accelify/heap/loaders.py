@@ -11,6 +11,8 @@ from accelify.heap.on_tpu import of_padding
 from accelify.heap.run import Run
 from accelify.heap.values import NONE, Instance, Value, constant
 
+# What says for loaders of graphs of which nodes or edges the batches are.
+_CHOOSING = frozenset({"edge_label_index", "indices", "input_nodes"})
 # Loaders whose batches are put together as `collate_fn` says.
 _LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 
@@ -36,6 +38,8 @@ def loader_made(
         run.store.set(made, "#rows first", constant(True))
     for name in SAMPLERS:
         run.store.set(made, f"#{name}", keywords.get(name))
+    for name in _CHOOSING & keywords.keys():
+        run.store.set(made, "#sampler", keywords[name])
     run.store.set(made, "#dataset", first)
     run.store.set(made, "#shuffles", keywords.get("shuffle"))
     run.store.set(made, "#drops", keywords.get("drop_last", constant(False)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import container, element, elements, put
+from accelify.heap.frozen import note_frozen
 from accelify.heap.run import Run
 from accelify.heap.values import UNSET, Bound, Class, Container, Function, Instance, Library, Value, constant
 
@@ -49,8 +50,9 @@ ALONE = "no process waits at this call, where no gradients are made"
 _HOOKS = {"register_forward_pre_hook": PRE_HOOKS, "register_forward_hook": HOOKS}
 
 
-def hooked(run: Run, model: Instance, name: str, args: Sequence[Value]) -> None:
-    """A method of a model is called, which may give it a function to call."""
+def asked(run: Run, model: Instance, name: str, args: Sequence[Value]) -> None:
+    """A method of a model is called, which may give it a function to call, or say whether it is trained."""
+    note_frozen(run, model, name, args)
     if name in _HOOKS and args:
         known = run.read(model, _HOOKS[name])
         refs = [*(known.refs if known is not None else ()), *args[0].refs]

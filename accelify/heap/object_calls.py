@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import tuple_of
+from accelify.heap.frozen import is_frozen
 from accelify.heap.locations import meet_model
 from accelify.heap.models import ALONE, HOOKS, PRE_HOOKS, SENDS, has_parameters
 from accelify.heap.moved import is_used
@@ -82,7 +83,8 @@ class ObjectCalls:
             self.run.depends()
             if ref.kind == "module":
                 mode_met(self.run, ref, node)
-            if ref.kind == "module" and (self.run.guards or self.run.checks):
+            frozen = any(is_frozen(self.run, one) for one in ref.wrapped.of(Instance))
+            if ref.kind == "module" and (self.run.guards or self.run.checks) and not frozen:
                 name, sends = self.run.segment(getattr(node, "func", node)), self.run.read(ref, SENDS)
                 trains = self.run.read(next(iter(ref.wrapped.of(Instance)), ref), MODE_OF_ONE)
                 is_alone = sends is not None and (not sends.const or (trains and trains.const is False))

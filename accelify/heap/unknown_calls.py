@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import WIDE_ROWS, Kind, Placement, function, own
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, element, elements, open_up, put
+from accelify.heap.frozen import may_grow
 from accelify.heap.misuse import SAMPLERS
 from accelify.heap.models import MODEL
 from accelify.heap.moved import are_passed
@@ -92,6 +93,7 @@ class UnknownCalls:
         self.callbacks([value for value in args if value is not called], keywords, node)
         operands = [value for value in [*args, *keywords.values()] if value is not called]
         are_passed(self.run, operands, node)
+        may_grow(self.run, operands)
         if self.run.checks:  # a loader of an unknown class has as many batches for each rank
             operands = [one for one in operands if not any(ref.type in SAMPLERS for ref in one.of(Instance))]
             if getattr(getattr(node, "func", node), "attr", "") in ("to", "cuda"):

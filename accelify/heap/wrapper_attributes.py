@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from accelify.heap.frozen import is_frozen
 from accelify.heap.locations import text_of
 from accelify.heap.run import Run
 from accelify.heap.values import Class, Instance, Ref
@@ -36,6 +37,8 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     """An attribute of a prepared model."""
     if ref.kind != "module" or not ref.prepared or run.in_place:
         return
+    if ref.wrapped is not None and any(is_frozen(run, one) for one in ref.wrapped.of(Instance)):
+        return
     if run.read(ref, f"{SET}{name}") is not None or of_engine(run, ref, name):
         return
     converted = not run.checks
@@ -55,6 +58,8 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     elif run.at_model and name != "module" and name not in OF_MODULES and not name.startswith("__"):
         way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
         text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes; use {way}.{name}"
+        if run.loops and _is_given(run, node):
+            text = f"{text}, or where it makes what is trained with, let the model's forward call it"
         run.meet("misuse", node, text, detail="wrapper")
 
 
@@ -101,6 +106,14 @@ def _conditions(tree: ast.Module | None) -> Iterator[tuple[ast.AST, Sequence[ast
                 if _ON_KINDS.search(ast.unparse(stmt.test)):
                     yield stmt, block[number + 1 :]
         yield one, ()
+
+
+def _is_given(run: Run, node: ast.AST) -> bool:
+    """Whether an attribute is called with something, and what it gives is used."""
+    tree = run.module.tree or ast.Module([], [])
+    calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and one.func is node]
+    left = {one.value for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+    return any((one.args or one.keywords) and one not in left for one in calls)
 
 
 def _has_default(node: ast.AST) -> bool:

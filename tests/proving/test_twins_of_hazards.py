@@ -415,3 +415,72 @@ dist.all_reduce(counts)
 @pytest.mark.parametrize(("name", "is_right"), [('"gloo"', True), ('"nccl"', False)])
 def test_the_device_of_a_backend(name, is_right, tmp_path):
     assert ("ACC714" not in dict(named(BACKEND.format(name=name), tmp_path))) == is_right
+
+
+JUDGED = """
+judge = torch.nn.Linear(4, 1)
+judge.requires_grad_(False)
+{then}
+judge = accelerator.prepare(judge)
+for x, y in loader:
+    accelerator.backward(F.mse_loss(net(x), judge(x)))
+    opt.step()
+    opt.zero_grad()
+    if accelerator.is_main_process:
+        with torch.no_grad():
+            judge(torch.ones(1, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "is_right"),
+    [
+        ("", True),
+        ("judge.requires_grad_(True)", False),
+        ("from other import inject; inject(judge)", False),
+        ("adam = torch.optim.Adam(judge.parameters())", False),
+    ],
+)
+def test_a_frozen_model_gets_no_wrapper(then, is_right, tmp_path):
+    found = beside(tmp_path, after=JUDGED.format(then=then))
+    assert (("ACC704", "judge(torch.ones(1, 4))") not in found) == is_right
+
+
+PARTS = """
+from torch_geometric.loader import NeighborLoader
+
+graph = torch.load("graph.pt", map_location="cpu")
+nodes = torch.arange(64)
+nodes = {part}
+loader = NeighborLoader(graph, input_nodes=nodes, num_neighbors=[4, 4], batch_size=4)
+dist.init_process_group("gloo")
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in loader:
+    opt.zero_grad()
+    model(batch.x).mean().backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "is_right"),
+    [("nodes.split(len(nodes) // dist.get_world_size())[dist.get_rank()]", True), ("nodes[:32]", False)],
+)
+def test_nodes_of_a_graph_that_the_processes_share_out(part, is_right, tmp_path):
+    assert ("ACC705" not in dict(named(PARTS.format(part=part), tmp_path))) == is_right
+
+
+@pytest.mark.parametrize(
+    ("call", "is_of_loss"),
+    [("x, y = x, net.moved(x)", True), ("net.moved(x)", False), ("n = net.moved()", False)],
+)
+def test_what_to_do_about_a_method_of_a_wrapped_model(call, is_of_loss, tmp_path):
+    text = MODEL.format(options="").replace(
+        "    def loss", "    def moved(self, x=0):\n        return x\n\n    def loss"
+    )
+    text = text.replace("net.loss(x, y))", f"F.mse_loss(net(x), y))\n    {call}").replace(
+        "def loss", "def forward"
+    )
+    (found,) = (one.message for one in findings(text, tmp_path, "accelerate") if one.code == "ACC715")
+    assert ("let the model's forward call it" in found) == is_of_loss

@@ -1,0 +1,45 @@
+"""Models none of whose parameters is trained: what is prepared of them gets no wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accelify.heap.on_tpu import STEPPED
+from accelify.heap.run import Run
+from accelify.heap.values import NONE, Instance, Value, constant
+
+# Whether all parameters of a model were frozen last, and what gives it others beside methods for adapters.
+_FROZEN = "#frozen"
+_GROWING = frozenset({"add_module", "register_module", "register_parameter", "set_attn_processor"})
+
+
+def note_frozen(run: Run, model: Instance, name: str, args: Sequence[Value]) -> None:
+    """A method of a model is called, which may say whether it is trained.
+
+    Args:
+        run: the run.
+        model: the model.
+        name: of the method.
+        args: what it gets.
+    """
+    if name == "requires_grad_":
+        run.store.set(model, _FROZEN, constant(bool(args) and args[0].const is False))
+    elif "adapter" in name or name in _GROWING:
+        run.store.set(model, _FROZEN, None)
+
+
+def may_grow(run: Run, values: Sequence[Value]) -> None:
+    """Models are given to a function of which nothing is known: it may put parameters into them that are trained."""
+    for ref in [ref for value in values for ref in value.of(Instance)]:
+        if ref.kind == "module" and run.read(ref, _FROZEN) is not None:
+            run.store.set(ref, _FROZEN, None)
+
+
+def is_frozen(run: Run, model: Instance) -> bool:
+    """Whether all parameters of a model were frozen, and none of them goes to an optimizer."""
+    if (run.read(model, _FROZEN) or NONE).const is not True or run.read(model, STEPPED) is not None:
+        return False
+    run.store.look(model)
+    names = [name for name in model.fields if name[0] != "#"]
+    parts = [one for name in names for one in (run.read(model, name) or NONE).of(Instance)]
+    return all((run.read(one, _FROZEN) or NONE).const is not False for one in parts)
