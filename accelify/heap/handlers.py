@@ -71,8 +71,8 @@ def _left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
             run.events[number] = replace(event, guards=(*event.guards, guard))
 
 
-def of_main(run: Run, stmt: ast.Try, met: int) -> Guard | None:
-    """What the handlers of a `try` stand under that has the main process do something, and nothing else; else None.
+def of_some(run: Run, stmt: ast.Try, met: int) -> Guard | None:
+    """What the handlers of a `try` stand under in which some ranks alone do something, as the main process; else None.
 
     A process that is alone, in no group that could say its rank, comes there, too.
 
@@ -87,7 +87,7 @@ def of_main(run: Run, stmt: ast.Try, met: int) -> Guard | None:
     run.depends()
     around = len(run.guards)
     found = [
-        next((one for one in event.guards[around:] if one.kind == "main"), None)
+        next((one for one in event.guards[around:] if one.parts_ranks), None)
         for event in run.events[met:]
         if event.kind != "asks"
     ]

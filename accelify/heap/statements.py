@@ -19,7 +19,7 @@ from accelify.heap.handlers import (
     ends_well,
     leaving,
     left_alone,
-    of_main,
+    of_some,
     parting,
     reached,
     suppressing,
@@ -395,7 +395,7 @@ class Statements:
         met = len(self.run.events)
         flow = self.block(stmt.body, scope)
         left_alone(self.run, stmt, met)
-        written, of_one = store.undo(), of_main(self.run, stmt, met)
+        written, of_one = store.undo(), of_some(self.run, stmt, met)
 
         def whole() -> Flow:
             store.write_all(written)

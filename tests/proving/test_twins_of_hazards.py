@@ -222,7 +222,10 @@ except OSError:
 """
 
 
-@pytest.mark.parametrize(("asks", "is_right"), [("if rank == 0", True), ("if len(data) > 3", False)])
+@pytest.mark.parametrize(
+    ("asks", "is_right"),
+    [("if rank == 0", True), ("if int(os.environ['RANK']) % 4 == 0", True), ("if len(data) > 3", False)],
+)
 def test_a_handler_of_what_the_main_process_tries(asks, is_right, tmp_path):
     found = wrapped(tmp_path, after=TRIED.format(asks=asks))
     assert (("ACC702", 'print("could not be written")') not in found) == is_right
