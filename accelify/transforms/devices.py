@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.as_text import in_place_of, texts_of
-from accelify.analysis.devices.asked_helpers import choice_of
 from accelify.analysis.devices.bound_later import bound_later
+from accelify.analysis.devices.decisions import Branch
 from accelify.analysis.devices.defaults import calls_without
 from accelify.analysis.devices.device_names import DeviceAssignment, names_cpu
 from accelify.analysis.devices.named import as_numbered, device_for
@@ -410,7 +410,9 @@ def _constants(context: Context) -> Iterator[Change]:
             elif is_numbered_gpu(value):
                 text = "cuda:"
             elif isinstance(value, ast.Call):
-                chosen = script.is_a(value, v.DEVICE) and choice_of(script, value) is not None
+                chosen = script.is_a(value, v.DEVICE) and isinstance(
+                    context.plan.devices.decisions.of_call(value), Branch
+                )
                 text = "cuda" if chosen else None
             elif isinstance(value, ast.IfExp) and context.plan.devices.is_device_expression(value):
                 text = "cuda"

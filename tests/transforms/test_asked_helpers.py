@@ -34,6 +34,17 @@ if __name__ == "__main__":
 """
 CHOICE = '"cuda" if torch.cuda.is_available() and gpu else "cpu"'
 HELPER = f"import torch\n\n\ndef get_device(gpu=True):\n    return torch.device({CHOICE})\n"
+EARLY = """\
+import torch
+
+
+def get_device(gpu=True):
+    if not gpu or not torch.cuda.is_available():
+        return torch.device("cpu")
+    if torch.cuda.device_count() > 1:
+        return torch.device("cuda:1")
+    return torch.device("cuda")
+"""
 FIT = """\
 import torch
 
@@ -100,12 +111,19 @@ def converted(folder: Path, main: str, **modules: str) -> str:
         HELPER.replace("return torch.device", "device = torch.device") + "    return device\n",
         HELPER.replace("gpu=True", "gpu=True, quiet=True"),
         HELPER.replace(CHOICE, '"cpu" if not gpu else "cuda:0"'),
+        EARLY,
     ],
 )
 def test_what_a_helper_is_asked_for(call: str, made: str, helper: str, tmp_path: Path) -> None:
     main = MAIN.format(imports="from tools import get_device", device=call)
     text = converted(tmp_path, main, tools=helper)
     assert f"    accelerator = {made}\n    device = accelerator.device\n" in text
+
+
+def test_a_helper_that_asks_options(tmp_path: Path) -> None:
+    helper = EARLY.replace("gpu=True", "options").replace("not gpu", "options.no_cuda")
+    main = MAIN.format(imports="from tools import get_device", device="get_device(args)")
+    assert "    accelerator = Accelerator(cpu=args.no_cuda)\n" in converted(tmp_path, main, tools=helper)
 
 
 def test_a_helper_of_the_script_itself(tmp_path: Path) -> None:

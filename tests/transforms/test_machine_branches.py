@@ -63,17 +63,17 @@ def test_a_name_that_only_one_branch_sets_is_not_read(other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "other"),
+    ("before", "other", "cpu"),
     [
-        ("count = 0\n", ""),
-        ("", "else:\n    count = 0\n    device = torch.device('cpu')"),
-        ("", "else:\n    raise SystemExit"),
-        ("", "else:\n    import sys\n    sys.exit()"),
+        ("count = 0\n", "", "count <= 0"),
+        ("", "else:\n    count = 0\n    device = torch.device('cpu')", "not (args.gpus and count > 0)"),
+        ("", "else:\n    raise SystemExit", "count <= 0"),
+        ("", "else:\n    import sys\n    sys.exit()", "count <= 0"),
     ],
 )
-def test_a_name_that_every_branch_sets_is_read(before: str, other: str) -> None:
+def test_a_name_that_every_branch_sets_is_read(before: str, other: str, cpu: str) -> None:
     found = convert(setup=BRANCH.format(before=before, other=other))
-    assert "Accelerator(cpu=count <= 0)" in found.new_text
+    assert f"Accelerator(cpu={cpu})" in found.new_text
     assert "ACC410" not in codes(found)
 
 

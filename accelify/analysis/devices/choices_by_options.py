@@ -6,15 +6,12 @@ Where such an option says the CPU, the run is on the CPU: Accelerator(cpu=str(ar
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
-from accelify.analysis import knowledge as k
-from accelify.analysis import values as v
-from accelify.analysis.devices.device_names import if_chain, names_cpu, option_name
+from accelify.analysis.devices.device_names import names_cpu
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
-from accelify.analysis.syntax import is_constant, walk
+from accelify.analysis.syntax import is_constant
 
 # Methods of a text that leave it the name of the same device.
 _SAME_TEXT = frozenset({"strip", "lower", "casefold"})
@@ -26,12 +23,10 @@ class ChoicesByOptions:
 
     Args:
         script: its model.
-        asks_user: whether a test asks for more than what the machine has.
     """
 
-    def __init__(self, script: ScriptModel, asks_user: Callable[[ast.expr], bool]) -> None:
+    def __init__(self, script: ScriptModel) -> None:
         self.script = script
-        self._asks_user = asks_user
 
     def text_in(self, value: ast.expr) -> ast.expr:
         """What a device is made of: `args.device` of `torch.device(str(args.device))`."""
@@ -58,33 +53,6 @@ class ChoicesByOptions:
                 assert isinstance(value.func, ast.Attribute)
                 value = value.func.value
         return value
-
-    def named(self, choice: ast.expr) -> ast.expr | None:
-        """What is the text "cpu" where the run is to be on the CPU, because an option or a choice with one says so.
-
-        None where no option names a device, or where the tests of the others say all about the CPU.
-        """
-        arms = [(self.text_in(arm), arm, test) for arm, test in arms_of(choice)]
-        named = [
-            text
-            for text, arm, _ in arms
-            if isinstance(text, (ast.Name, ast.Attribute, ast.Subscript))
-            and not self.script.is_a(text, v.FLAG)
-            and (arm is not text or k.DEVICE_NAME.search(option_name(text) or ""))
-        ]
-        if named and any(
-            names_cpu(text) and test is not None and self._asks_user(test) for text, _, test in arms
-        ):
-            # Either may say it.
-            return choice if k.DEVICE_NAME.search(option_name(named[0]) or "") else None
-        return named[0] if named else None
-
-    def named_in(self, choice: ast.If) -> ast.expr | None:
-        """The same of an `if` that assigns the device."""
-        values = [n.value for n in walk(choice) if isinstance(n, ast.Assign)]
-        if any(map(names_cpu, values)) and any(map(self._asks_user, if_chain(choice))):
-            return None
-        return next((named for value in values if (named := self.named(value)) is not None), None)
 
     def is_stated(self, call: ast.Call) -> bool:
         """Whether a helper of the project takes the device that it gives from one of its arguments.

@@ -65,24 +65,15 @@ def names_cpu(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "cpu"
 
 
-def only_cpu(block: list[ast.stmt]) -> bool:
-    """Whether every way through a block assigns the CPU."""
-    return bool(block) and all(
-        (isinstance(stmt, ast.Assign) and names_cpu(stmt.value))
-        or (isinstance(stmt, ast.If) and only_cpu(stmt.body) and only_cpu(stmt.orelse))
-        for stmt in block
-    )
-
-
 def option_name(node: ast.expr) -> str | None:
-    """The name of an option: `args.gpu`, `config["gpu"]`, `config.get("gpu")`, or a variable's."""
+    """The name of an option: `args.gpu`, `config["gpu"]`, `config.get("gpu")`, `os.getenv("GPU")`, or a variable's."""
     if isinstance(node, (ast.Name, ast.Attribute)):
         return (dotted(node) or "").rpartition(".")[2] or None
     key: ast.expr | None = node.slice if isinstance(node, ast.Subscript) else None
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "get"
+        and node.func.attr in ("get", "getenv")
         and node.args
     ):
         key = node.args[0]
@@ -105,26 +96,3 @@ def has_else(node: ast.If) -> bool:
     if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
         return has_else(node.orelse[0])
     return True
-
-
-def chain(node: ast.IfExp) -> list[ast.expr]:
-    if names_cpu(node.body):
-        return [ast.UnaryOp(ast.Not(), node.test)]
-    tests = [node.test]
-    if isinstance(node.orelse, ast.IfExp):
-        tests += chain(node.orelse)
-    elif (
-        isinstance(node.orelse, ast.Call) and node.orelse.args and isinstance(node.orelse.args[0], ast.IfExp)
-    ):
-        tests += chain(node.orelse.args[0])
-    return tests
-
-
-def if_chain(node: ast.If) -> list[ast.expr]:
-    values = [s.value for s in node.body if isinstance(s, ast.Assign)]
-    if any(names_cpu(w) for w in values):
-        return [ast.UnaryOp(ast.Not(), node.test)]
-    tests = [node.test]
-    if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If) and not only_cpu(node.orelse):
-        tests += if_chain(node.orelse[0])
-    return tests

@@ -8,14 +8,11 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.asked_helpers import as_given, choice_of
-from accelify.analysis.devices.choices_by_options import ChoicesByOptions
+from accelify.analysis.devices.decisions import Decisions, Setting
 from accelify.analysis.devices.device_names import (
     DeviceAssignment,
-    chain,
     compares_to,
     has_else,
-    if_chain,
     is_field,
     is_option_for_gpu,
     names_cpu,
@@ -44,7 +41,7 @@ class Devices:
     def __init__(self, script: ScriptModel) -> None:
         self.script = script
         self.tree = script.tree
-        self._stated = ChoicesByOptions(script, lambda test: self.wish(test) is not None)
+        self.decisions = Decisions(script, self.wish, self._is_constant_in_use, self._read_by)
         self.assignments: list[DeviceAssignment] = []
         for stmt in [*self.tree.nodes(ast.Assign), *self.tree.nodes(ast.AnnAssign)]:
             if stmt.value is None:
@@ -58,8 +55,7 @@ class Devices:
                 if isinstance(target, ast.Attribute) and self._is_recorded_place(target, value):
                     continue
                 whole = self._whole_choice(stmt) if value is stmt.value else None
-                test = self._condition(stmt, value, whole)
-                cpu, names = self._cpu(test, stmt)
+                cpu, names = self._cpu(stmt, target)
                 parent = self.tree.parent(stmt)
                 if isinstance(parent, ast.If) and (stated := named_before(self.script, parent)) is not None:
                     whole, cpu, names = parent, f'str({stated.id}) == "cpu"', frozenset({stated.id})
@@ -73,7 +69,6 @@ class Devices:
         chosen = {self.script.scope_of(a.statement) for a in self.assignments}
         # `device = choose()`, where the choice is replaced in there.
         self.assignments = [a for a in self.assignments if not self._callees(a) & chosen]
-        self.assignments = [self._with_override(a) for a in self.assignments]
         self.beside: list[DeviceAssignment] = []
         self.parts: list[
             tuple[DeviceAssignment, list[ast.Call]]
@@ -91,7 +86,7 @@ class Devices:
 
     def _stated_callees(self, assignment: DeviceAssignment) -> Set[Scope]:
         value = assignment.value
-        stated = isinstance(value, ast.Call) and self._stated.is_stated(value)
+        stated = isinstance(value, ast.Call) and self.decisions.stated.is_stated(value)
         return self._callees(assignment) if stated else set()
 
     def is_device_expression(self, node: ast.expr) -> bool:
@@ -103,9 +98,17 @@ class Devices:
             return any(map(self.is_device_expression, arms))
         if isinstance(node, ast.BoolOp):
             *others, last = node.values
-            if isinstance(node.op, ast.Or) and self.is_device_expression(last):
-                return all(k.DEVICE_NAME.search(option_name(other) or "") for other in others)
-            return all(self.is_device_expression(value) for value in node.values)
+            if not self.is_device_expression(last) or isinstance(node.op, ast.And):
+                return isinstance(node.op, ast.And) and self.is_device_expression(last)
+            return all(
+                self.is_device_expression(other)
+                if isinstance(other, ast.BoolOp)
+                else k.DEVICE_NAME.search(option_name(other) or "")
+                for other in others
+            )
+        if isinstance(node, ast.Subscript) and (table := self.decisions.table(node.value)) is not None:
+            entries = table.values if isinstance(table, ast.Dict) else table.elts
+            return bool(entries) and all(map(self.is_device_expression, entries))
         if isinstance(node, ast.Constant):
             return self.script.is_a(node, v.DEVICE)
         if is_numbered_gpu(node):
@@ -202,31 +205,6 @@ class Devices:
             variable = (scope.owner_class, dotted(node) or "")
         return any(self._variable(a) == variable for a in self.beside)
 
-    def _chooses(self, branch: ast.If) -> bool:
-        """Whether an `if` chooses between devices: both branches assign one, or it asks a flag."""
-        if self.script.is_a(branch.test, v.FLAG, v.DEVICE):
-            return True
-        return all(
-            any(isinstance(s, ast.Assign) and self.is_device_expression(s.value) for s in part)
-            for part in (branch.body, branch.orelse)
-        )
-
-    def _with_override(self, assignment: DeviceAssignment) -> DeviceAssignment:
-        """`device = "cpu"` as a default that an `if` replaces: the CPU is wanted where that `if` is not taken."""
-        if assignment.cpu != "True" or isinstance(self.tree.parent(assignment.statement), ast.If):
-            return assignment
-        stmt = assignment.statement
-        text = dotted(assignment.target)
-        for other in self.assignments:
-            parent = self.tree.parent(other.statement)
-            if other is assignment or dotted(other.target) != text or not isinstance(parent, ast.If):
-                continue
-            if parent is self.script.main_guard:
-                continue
-            cpu, names = self._cpu(if_chain(parent), stmt)
-            return assignment._replace(cpu=cpu, names=names)
-        return assignment
-
     # -- conditions
 
     def _whole_choice(self, stmt: ast.stmt) -> ast.If | None:
@@ -249,37 +227,6 @@ class Devices:
             )
 
         return all(fits(s) for s in [*node.body, *node.orelse])
-
-    def _condition(
-        self, stmt: ast.Assign | ast.AnnAssign, value: ast.expr, whole: ast.If | None
-    ) -> list[ast.expr] | ast.expr | None:
-        """The tests under which something better than the CPU is taken; an expression that is true on the CPU."""
-        if self._is_of_another_machine(stmt):
-            return None
-        value = self._stated.text_in(value)
-        if isinstance(value, (ast.IfExp, ast.BoolOp)):
-            if (named := self._stated.named(value)) is not None:
-                return _is_the_cpu(named)
-            return chain(value) if isinstance(value, ast.IfExp) else None
-        parent = self.tree.parent(stmt)
-        if isinstance(parent, ast.If) and parent is not self.script.main_guard and self._chooses(parent):
-            named = self._stated.named_in(whole or parent)
-            return _is_the_cpu(named) if named is not None else if_chain(whole or parent)
-        if isinstance(value, ast.Constant) and value.value == "cpu":
-            return ast.Constant(True)
-        if isinstance(value, (ast.Subscript, ast.Call)) and k.DEVICE_NAME.search(option_name(value) or ""):
-            return _is_the_cpu(value)
-        if isinstance(value, ast.Call) and self._stated.is_stated(value):
-            return _is_the_cpu(value)
-        if isinstance(value, ast.Call) and (asked := choice_of(self.script, value)) is not None:
-            given = [as_given(self.script, test, asked[0], value) for test in chain(asked[1])]
-            known = [test for test in given if test is not None]
-            return list[ast.expr](known) if len(known) == len(given) else None
-        if isinstance(value, (ast.Name, ast.Attribute)) and not self.script.qualname(value):
-            if self._is_constant_in_use(value):
-                return None
-            return _is_the_cpu(value)
-        return None
 
     def _is_of_another_machine(self, stmt: ast.stmt) -> bool:
         """Whether it is on one branch of a test of the machine that takes another device than the CPU on the other.
@@ -307,27 +254,12 @@ class Devices:
         fixed = len(given) == 1 and isinstance(given[0], ast.Constant) and self.is_device_expression(given[0])
         return fixed and not names_cpu(given[0]) and len(self.script.reads(name.id, owner)) > 1
 
-    def _cpu(
-        self, test: list[ast.expr] | ast.expr | None, stmt: ast.stmt
-    ) -> tuple[str | None, frozenset[str]]:
-        if test is None:
-            return None, frozenset()
-        if isinstance(test, ast.Compare):
-            text = f'str({self.tree.segment(test.left)}) == "cpu"'
-            return text, self._read_by(test.left)
-        if isinstance(test, ast.Constant):
-            return "True", frozenset()
-        assert isinstance(test, list)
-        wants = [self.wish(t) for t in test]
-        if any(w is None for w in wants):
-            return None, frozenset()
-        retained = [w for w in wants if w is not None]
-        text = (
-            negated(retained[0][0])
-            if len(retained) == 1
-            else " and ".join(negated(w[0], inside=True) for w in retained)
-        )
-        return text, frozenset(n for w in retained for n in w[1])
+    def _cpu(self, stmt: ast.stmt, target: ast.expr) -> tuple[str | None, frozenset[str]]:
+        """Where the CPU is taken on a machine with a GPU, as text, and the names that are read; None for nowhere."""
+        gpu = None if self._is_of_another_machine(stmt) else self.decisions.gpu(stmt, target)
+        if isinstance(gpu, Setting):
+            return gpu.opposite, gpu.names
+        return ("True" if gpu is False else None), frozenset()
 
     def wish(self, test: ast.expr, seen: frozenset[str] = frozenset()) -> tuple[str, frozenset[str]] | None:
         """The part of a test that is the user's setting: its text and names. None where it only asks the machine."""
@@ -377,7 +309,7 @@ class Devices:
             return None if test.value is True else ("False", frozenset()) if test.value is False else None
         if self.tree.in_fstring(test) or not hasattr(test, "lineno"):
             return None
-        return self.tree.segment(test), self._read_by(test)
+        return self.decisions.text(test), self._read_by(test)
 
     def stated(self, test: ast.expr) -> str | None:
         """The user's setting that a test asks for and for nothing else: `args.gpu` of `self.gpu`, which is no more."""
@@ -484,7 +416,3 @@ class Devices:
         if not isinstance(value, plain):
             return None
         return value
-
-
-def _is_the_cpu(device: ast.expr) -> ast.Compare:
-    return ast.Compare(device, [ast.Eq()], [ast.Constant("cpu")])

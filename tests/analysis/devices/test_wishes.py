@@ -64,6 +64,50 @@ def test_a_choice_in_branches(body: str, cpu: str) -> None:
     assert len({a.whole for a in found} - {None}) == 1
 
 
+ONE_OF = "'cuda:1' if args.gpu < torch.cuda.device_count() else 'cuda:0'"
+EARLY = """\
+def pick(args, number):
+    if {}:
+        return torch.device('cpu')
+    if torch.cuda.is_available():
+        return torch.device(f'cuda:{{number}}')
+    return torch.device('cpu')
+device = pick(args, args.gpu)"""
+
+
+@pytest.mark.parametrize(
+    ("body", "cpu"),
+    [
+        (f"if args.cuda and torch.cuda.is_available():\n    device = {ONE_OF}\nelse:\n    device = 'cpu'",
+         "not args.cuda"),
+        (f"device = ({ONE_OF}) if args.cuda else 'cpu'", "not args.cuda"),
+        (f"device = 'cpu' if args.cpu else ({ONE_OF}) if torch.cuda.is_available() else 'cpu'", "args.cpu"),
+        ("if torch.cuda.is_available():\n    if args.cpu:\n        device = 'cpu'\n    else:\n"
+         "        device = 'cuda'\nelse:\n    device = 'cpu'", "args.cpu"),
+        ("device = 'cuda:0' if args.cuda else 'cpu'\nif args.cuda and args.gpu > 0:\n    device = 'cuda:1'",
+         "not (args.cuda and args.gpu > 0) and not args.cuda"),
+        (EARLY.format("args.cpu"), "args.cpu"),
+        (EARLY.format("not args.cuda"), "not args.cuda"),
+        (EARLY.format("args.where == 'host'"), "args.where == 'host'"),
+        (EARLY.format("number < 0"), "args.gpu < 0"),
+        ("device = {True: 'cuda', False: 'cpu'}[args.cuda]", "not args.cuda"),
+        ("device = ('cpu', 'cuda')[args.cuda and torch.cuda.is_available()]", "not args.cuda"),
+        ("device = {'host': 'cpu', 'gpu': 'cuda'}[args.where]", 'args.where == "host"'),
+        ("device = args.cuda and torch.cuda.is_available() and 'cuda' or 'cpu'", "not args.cuda"),
+        ("device = args.device or 'cpu'", 'not (args.device and str(args.device) != "cpu")'),
+        ("if args.device == 'auto':\n    device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+         "else:\n    device = args.device", 'str(args.device) == "cpu"'),
+        ("if args.device is None:\n    args.device = 'cuda' if torch.cuda.is_available() else 'cpu'",
+         'str(args.device) == "cpu"'),
+        ("match args.where:\n    case 'gpu' | 'cuda':\n        device = torch.device('cuda')\n    case _:\n"
+         "        device = torch.device('cpu')", "args.where != 'gpu' and args.where != 'cuda'"),
+    ],
+)  # fmt: skip
+def test_choices_within_choices(body: str, cpu: str) -> None:
+    found = next((a.cpu for a in Devices(model_of(body)).assignments if a.cpu), "")
+    assert found.replace('"', "'") == cpu.replace('"', "'")
+
+
 @pytest.mark.parametrize(
     ("test", "cpu"), [("args.cuda", "not args.cuda"), ("torch.cuda.is_available()", None)]
 )
