@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from accelify.analysis.modules.imported_by_name import imports_by_name
-from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
+from accelify.analysis.modules.search_path import added_roots, module_file, roots_of
 from accelify.analysis.syntax import Tree
 from accelify.called_names import OWN, CalledNames, called_names
 from accelify.looked_at import Looks, is_file, listener, looking, names_in, note, read
@@ -72,8 +72,6 @@ class Imports:
         roots = self._roots_for(importer)
         alike = roots is self._roots.get(importer.parent)
         key = (name, importer.parent if alike else importer)
-        if name.partition(".")[0] in NEVER_FOLLOWED:
-            return None
         if key not in self._located:
             dots = len(name) - len(name.lstrip("."))
             if 0 < dots <= len(importer.parents):

@@ -13,7 +13,7 @@ from accelify.analysis.modules.evaluated_names import evaluated_names, names_beg
 from accelify.analysis.modules.imported_by_name import imports_by_name
 from accelify.analysis.modules.main_blocks import only_for_main
 from accelify.analysis.modules.registries import WORD, registering
-from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
+from accelify.analysis.modules.search_path import added_roots, module_file, roots_of
 from accelify.analysis.scopes import Scope, Scopes
 from accelify.analysis.syntax import Tree, is_constant, walk
 
@@ -178,7 +178,7 @@ class Program:
 
     def _locate(self, name: str) -> Path | None:
         head, _, rest = name.partition(".")
-        if not head or head in NEVER_FOLLOWED:
+        if not head:
             return None
         if (
             rest

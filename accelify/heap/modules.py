@@ -271,7 +271,7 @@ class Modules:
     def _folder_of(self, name: str) -> Path | None:
         """The folder that a package without `__init__.py` is, where no library is called so, which comes first."""
         root = name.partition(".")[0]
-        if root in sys.stdlib_module_names or self.run.knowledge.knows(root):
+        if root in sys.stdlib_module_names or root in NEVER_FOLLOWED or self.run.knowledge.knows(root):
             return None
         places = (folder.joinpath(*name.split(".")) for folder in self._roots)
         return next((place for place in places if place.is_dir() and any(place.glob("*.py"))), None)
@@ -279,7 +279,7 @@ class Modules:
     def _place(self, name: str) -> Path | None:
         if name not in self._places:
             found = None
-            if name and name.split(".")[0] not in NEVER_FOLLOWED and self._roots:
+            if name and self._roots:
                 found = module_file(name.split("."), self._roots) or self._folder_of(name)
             self._places[name] = found.resolve() if found is not None else None
         return self._places[name]

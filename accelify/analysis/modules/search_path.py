@@ -68,7 +68,7 @@ def up_to_top(folder: Path) -> list[Path]:
     return found
 
 
-# Libraries are known by name; their source is not needed for a script's roles.
+# Libraries are known by name; their source is not needed for a script's roles. A script's own folder comes before them.
 NEVER_FOLLOWED = frozenset(
     {"accelerate", "accelify", "deepspeed", "torch", "torchvision", "numpy", "matplotlib", "transformers"}
 )
@@ -156,11 +156,14 @@ def module_file(parts: Sequence[str], roots: Iterable[Path]) -> Path | None:
     """The file of a module, from the first of some folders that has it.
 
     As Python does it: of a package and a file of one name in one folder, the package, which is its `__init__.py`.
+    What has the name of a library is looked for in the first folder alone, that of the script.
 
     Args:
         parts: the words of its dotted name.
         roots: the folders in which names are looked for.
     """
+    if parts and parts[0] in NEVER_FOLLOWED:
+        roots = islice(roots, 1)
     # Most names are libraries', and none of the folders has them: text is asked for in a quarter of a Path's time.
     tail = os.sep.join(parts)
     for root in roots:

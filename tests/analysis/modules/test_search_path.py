@@ -184,3 +184,23 @@ def test_a_project_that_is_a_package_itself(mark: str, tmp_path: Path) -> None:
     if mark:
         (project.parent / mark).touch()
     assert (module_file(["train"], roots_of(project / "main" / "run.py")) is None) == bool(mark)
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("tools/transformers/__init__.py", True),
+        ("tools/transformers/words.py", True),
+        ("transformers/words.py", False),  # the library's own repository
+    ],
+)
+def test_a_folder_beside_the_script_with_the_name_of_a_library(
+    place: str, found: bool, project: Path
+) -> None:
+    for name in (place, Path(place).with_name("words.py")):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("def make():\n    return 1\n")
+    script = "from transformers.words import make\nfrom torch.utils.data import DataLoader\nmake()\n"
+    modules = Program(Tree(script), project / "tools" / "train.py").modules
+    assert ("transformers.words" in modules) == found
+    assert not any(name.startswith("torch") for name in modules)
