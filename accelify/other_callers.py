@@ -9,6 +9,8 @@ predictor.py:  nets.scores(x)           stays as it is, and is named (ACC409)
 base.py:       self.accelerator = accelerator
 other.py:      class Other(Base), whose __init__ does not call that of Base: named, too
 
+net = DataParallel(net)    ->  (gone)    with its weights saved; files that read them with `module.` are named, too
+
 agent.py:      def __init__(self):  ->  def __init__(self, accelerator=None):
                def restored(cls): return cls()
 predictor.py:  Agent.restored()         which the script itself never calls
@@ -33,12 +35,15 @@ from accelify.findings import Finding, Safety
 from accelify.left_calls import calls_left
 from accelify.project import Imports
 from accelify.source import Source, SourceError, python_files
+from accelify.weight_readers import reads_with_prefix
 from accelify.writer.attributes import Attributes
 
 # The code of the finding about scripts that call what was converted without them.
 OTHER_CALLERS = "ACC409"
 # That of the moves which prepare takes over.
 _MOVE = "ACC104"
+# And of the wrappers that it replaces.
+_PARALLEL = "ACC109"
 _MOVES_NOTHING = "no longer moves to the device what prepare places"
 # Of a folder with more files than these, the first ones are looked at: conversion is to stay quick.
 _MOST_FILES = 4000
@@ -78,6 +83,21 @@ class OtherCallers:
             self._files[module] = _files(self._entry, module, self._together, self._imports)
         name, method = _names(scope)
         return self._imports.mentioning(name, module, self._files[module], self._together, method)
+
+    def reading_weights(self) -> list[Path]:
+        """The files that load weights by the names that they have in a DataParallel."""
+        if self._entry is None:
+            return []
+        found = []
+        near = [p for folder in _folders(self._entry, {self._entry}) for p in python_files(folder, _ENDINGS)]
+        for path in islice(dict.fromkeys(near), _MOST_FILES):
+            with suppress(SyntaxError, ValueError, SourceError):
+                if self._imports.place(path) in self._together:
+                    continue
+                source = Source.read(path)
+                if "load_state_dict" in source.text and reads_with_prefix(source.tree):
+                    found.append(path)
+        return found
 
     def stay(self, scope: Scope, threaded: Collection[Scope]) -> bool:
         """Whether calls that would need the Accelerator stay as they are: in other files that are not converted in this
@@ -126,23 +146,38 @@ def other_callers(
         if callers:
             name, method = _names(scope)
             shown = f"{name}.{method}" if method else name
-            message = (
-                f"`{shown}` {what}; not converted with it: {', '.join(str(caller) for caller in callers)}"
-            )
-            path, line, column = script.tree.place(scope.node)
-            finding = Finding(
-                path,
-                line,
-                column,
-                OTHER_CALLERS,
-                "other-callers",
-                message,
-                safety=Safety.MANUAL,
-                effort=10,
-                fixable=False,
-            )
+            message = f"`{shown}` {what}; not converted with it: {_listed(callers)}"
+            finding = _finding(script.tree.place(scope.node), message)
             found.append((finding, frozenset(caller.resolve() for caller in callers)))
+    for removed in [one for one in applied if one.code == _PARALLEL][:1]:
+        if script.tree.mentions("save(") and (readers := others.reading_weights()):
+            message = (
+                f"weights are saved without `module.` before their names now, and read with it in {_listed(readers)}: "
+                'let these take both, with `name.removeprefix("module.")`'
+            )
+            found.append(
+                (
+                    _finding((removed.path, removed.line, removed.column), message),
+                    frozenset(one.resolve() for one in readers),
+                )
+            )
     return found
+
+
+def _listed(files: Iterable[Path]) -> str:
+    return ", ".join(map(str, files))
+
+
+def _finding(place: tuple[str, int, int], message: str) -> Finding:
+    return Finding(
+        *place,
+        OTHER_CALLERS,
+        "other-callers",
+        message,
+        safety=Safety.MANUAL,
+        effort=10,
+        fixable=False,
+    )
 
 
 def _left_without(

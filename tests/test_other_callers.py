@@ -523,3 +523,44 @@ def test_a_class_of_the_script_that_another_script_uses_moves_nothing_there(
     assert [message.partition(";")[0] for message in messages] == (
         ["`Trainer` no longer moves to the device what prepare places"] if move else []
     )
+
+
+WRAPPED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+net = {net}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.randn(8, 2), torch.randn(8, 1)), batch_size=2):
+    optimizer.zero_grad()
+    (net(x) - y).pow(2).mean().backward()
+    optimizer.step()
+torch.save(net.state_dict(), "net.pt")
+"""
+DATA_PARALLEL = "nn.DataParallel(nn.Linear(2, 1))"
+LOAD = "import torch\nfrom torch import nn\nnet = nn.Linear(2, 1)\nstate = torch.load('net.pt')\n"
+
+
+@pytest.mark.parametrize(
+    ("read", "is_named"),
+    [
+        ("net = nn.DataParallel(net)\nnet.load_state_dict(state)\n", True),
+        ("if 1:\n    net = torch.nn.DataParallel(net).cuda()\nnet.load_state_dict(state)\n", True),
+        ("net.load_state_dict({name[7:]: w for name, w in state.items()})\n", True),
+        ("net.load_state_dict({name[len('module.') :]: w for name, w in state.items()})\n", True),
+        ("new = {}\nfor k in state:\n    new[k[7:]] = state[k]\nnet.load_state_dict(new)\n", True),
+        ("net.load_state_dict({k[7:] if k.startswith('module.') else k: state[k] for k in state})\n", False),
+        ("net.load_state_dict({k.replace('module.', ''): state[k] for k in state})\n", False),
+        ("net.load_state_dict(state)\nnet = nn.DataParallel(net)\n", False),
+        ("wrapped = nn.DataParallel(net)\nwrapped.module.load_state_dict(state)\n", False),
+        ("print(state[7:])\n", False),
+    ],
+)
+def test_weights_that_another_script_reads(tmp_path: Path, read: str, is_named: bool) -> None:
+    (tmp_path / "show.py").write_text(LOAD + read)
+    for net, found in ((DATA_PARALLEL, is_named), ("nn.Linear(2, 1)", False)):
+        (tmp_path / "train.py").write_text(WRAPPED.format(net=net))
+        (conversion,) = convert_paths([tmp_path / "train.py"])
+        assert conversion.status == "converted"
+        assert [one.line for one in conversion.remaining if one.code == "ACC409"] == [5] * found
