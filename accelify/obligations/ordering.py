@@ -6,6 +6,7 @@ in which the abstract run reaches them, by what is known of their paths' texts.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 
@@ -22,6 +23,7 @@ _READS = frozenset({"file.read", "folder.list"})
 _MAKES = frozenset({"folder.make", "tracker.start"})
 # Where nothing of what stands before goes on: ranks meet, or another function is begun with that nothing called.
 _MEETINGS = frozenset({"collective", "backward", "entry"})
+_HANDED_OUT = "broadcast_object_list"
 
 
 def races(events: Sequence[Event]) -> Iterator[Obligation]:
@@ -38,7 +40,7 @@ def races(events: Sequence[Event]) -> Iterator[Obligation]:
 
 def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
     written: dict[str, Event] = {}
-    asked: dict[str, Event] = {}
+    asked: dict[str, list[Event]] = {}
     folders: dict[str, Event] = {}
     listed: dict[str, Event] = {}
     for event in events:
@@ -73,6 +75,7 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                     _asked(one, event)
                     for one in _asked_for(name, asked)
                     if _is_asked_again(one, event) or _is_read_of(one, event, name)
+                    if not _excludes(one, event)
                 )
         elif not _is_ordered(event):
             folder = _folder_around(name, folders)
@@ -82,9 +85,12 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
             if _writes(event):
                 continue
             before = written.get(name) or _written_in(event, name, written)
-            if before is not None:
+            if before is not None and not _excludes(before, event):
                 yield _read(event, before)
-            asked.setdefault(name, event)
+            # `if os.path.exists(path): read it`: the contents count, too.
+            before_now = asked.setdefault(name, [])
+            if all(_is_question(one) != _is_question(event) for one in before_now):
+                before_now.append(event)
             if event.kind == "folder.list":
                 listed.setdefault(name, event)
 
@@ -115,11 +121,11 @@ def _lists(event: Event, name: str, other: str, *, first: bool = False) -> bool:
     return "*" in inside or fnmatch(inside, named)
 
 
-def _asked_for(name: str, asked: Mapping[str, Event]) -> Iterator[Event]:
+def _asked_for(name: str, asked: Mapping[str, Sequence[Event]]) -> Iterator[Event]:
     """The reads of a file, or of one of several of which the name begins so."""
-    for other, event in asked.items():
+    for other, events in asked.items():
         if name == other or (other.endswith("*") and name.startswith(other[:-1])):
-            yield event
+            yield from events
 
 
 def _folder_around(name: str, folders: Mapping[str, Event]) -> Event | None:
@@ -154,8 +160,30 @@ def _is_asked_again(read: Event, write: Event) -> bool:
 
 def _is_read_of(read: Event, write: Event, name: str) -> bool:
     """Whether the contents of one file are read that is written anew: who is slower reads the new ones, or a part."""
-    reads = read.kind == "file.read" and read.name.rpartition(".")[2] not in QUESTIONS
+    reads = read.kind == "file.read" and not _is_question(read)
     return reads and file_of(read.path) == name and not write.kind.startswith("folder.")
+
+
+def _excludes(one: Event, other: Event) -> bool:
+    """Whether all ranks go the way of one of them, by an answer that the main process hands out."""
+    tree = one.module.tree if one.module is other.module and one.via == other.via else None
+    if tree is None or {loop.number for loop in one.loops} & {loop.number for loop in other.loops}:
+        return False
+    for test in ast.walk(tree):
+        if not isinstance(test, ast.If) or _HANDED_OUT not in map(_name_of, ast.walk(test.test)):
+            continue
+        sides = [[n for part in side for n in ast.walk(part)] for side in (test.body, test.orelse)]
+        if all(any(n is event.node for event in (one, other) for n in side) for side in sides):
+            return True
+    return False
+
+
+def _name_of(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+
+
+def _is_question(read: Event) -> bool:
+    return read.name.rpartition(".")[2] in QUESTIONS
 
 
 def _read(read: Event, write: Event) -> Obligation:

@@ -35,7 +35,8 @@ from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.done import calls_done, closed_beside, statement_for
 from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
-from accelify.analysis.syntax import call_argument, text_of, walk
+from accelify.analysis.syntax import Tree, call_argument, dotted, text_of, walk
+from accelify.transforms.agreed_names import agreement_import
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.read_around import (
     is_listed,
@@ -308,17 +309,55 @@ def _in_values(context: Context) -> Iterator[Change]:
 
 def _in_turns(context: Context) -> Iterator[Change]:
     """`if not os.path.exists(path): write it` and a read: the main process writes, the others find the file."""
-    tree = context.tree
+    tree, agreed = context.tree, set[ast.stmt]()
     for stmt in writing_statements(context):
         block = after_tests(tree, stmt)
         if block is stmt or context.is_guarded(stmt) or (accelerator := context.accelerator(stmt)) is None:
             continue
-        if not read_back(context, [stmt], block) or not _can_take_turns(context, stmt, block):
+        if block in agreed or not _can_take_turns(context, stmt, block):
+            continue
+        if isinstance(block, ast.If) and _goes_on_otherwise(tree, block):
+            agreed.add(block)
+            yield _agreed(context, block)
+            continue
+        if not read_back(context, [stmt], block):
             continue
         context.taking_turns.add(block)
         context.guarded.update(s for s in walk(block) if isinstance(s, ast.stmt) and opens_in(context, s))
         guard = PutUnder(block, block, f"with {accelerator}.main_process_first():")
         yield context.change(FILES, stmt, "every process would write this, which is read beside it", [guard])
+
+
+def _agreed(context: Context, block: ast.If) -> Change:
+    """The test of an `if` asked by all before one makes what it asks for, and its answer that of the main process."""
+    edits = [
+        verbs.replace(block.test, "broadcast_object_list([", block.test, "])[0]"),
+        agreement_import(context, block),
+    ]
+    for call in [n for n in walk(block) if isinstance(n, ast.Call) and makes_folder(n)]:
+        if may_be_there := _may_be_there(context, call):
+            edits += may_be_there
+            context.guarded.add(context.tree.statement(call))
+    message = "each process would ask for this when another may have made it, and go another way"
+    return context.change(FILES, block.test, message, edits)
+
+
+def _goes_on_otherwise(tree: Tree, block: ast.If) -> bool:
+    """Whether more than what is found depends on a branch: names of before that one of its sides alone sets."""
+    sides = [
+        {dotted(n) for s in part for n in walk(s) if isinstance(getattr(n, "ctx", None), ast.Store)}
+        for part in (block.body, block.orelse)
+    ]
+    single = (sides[0] ^ sides[1]) - {None}
+    others = [
+        n for n in [*tree.nodes(ast.Name), *tree.nodes(ast.Attribute)] if single and dotted(n) in single
+    ]
+    before = {dotted(n) for n in others if isinstance(n.ctx, ast.Store) and tree.is_before(n, block)}
+    return any(
+        isinstance(n.ctx, ast.Load) and tree.is_after(n, block) and not tree.is_within(n, {block})
+        for n in others
+        if dotted(n) in before
+    )
 
 
 def _can_take_turns(context: Context, stmt: ast.stmt, block: ast.stmt) -> bool:

@@ -92,6 +92,20 @@ def test_a_read_before_the_main_process_takes_the_file_away(write: str) -> None:
         assert named(read + WAIT + MAIN + write + "\n") == []
 
 
+@pytest.mark.parametrize("asks", ["os.path.exists('a.json')", "Path('a.json').is_file()"])
+def test_a_read_of_what_the_main_process_makes_where_it_is_not_there(asks: str) -> None:
+    """Who asks late finds the file, and reads a part of it."""
+    either = f"if {asks}:\n    text = open('a.json').read()\nelse:\n    text = '1'\n    "
+    write = "if accelerator.is_main_process: Path('a.json').write_text(text)\n"
+    assert named(either + write) == [2]
+    agreed = "from accelify.runtime import broadcast_object_list\n"
+    assert named(agreed + either.replace(asks, f"broadcast_object_list([{asks}])[0]") + write) == []
+    swapped = (
+        f"if broadcast_object_list([not {asks}])[0]:\n    {write}else:\n    text = open('a.json').read()\n"
+    )
+    assert named(agreed + swapped) == []
+
+
 def test_a_read_of_another_file() -> None:
     assert named(MAIN + "torch.save(1, 'a.pt')\ntorch.load('b.pt')\n") == []
     assert named(MAIN + f"torch.save(1, args.out)\ntorch.load(args.out)\n{WAIT}") == []

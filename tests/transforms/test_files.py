@@ -699,3 +699,26 @@ def test_what_asks_the_person_is_named(imports: str, asks: str) -> None:
 @pytest.mark.parametrize("dumped", ["yaml.dump({}, open('a.yml', 'w'))", "yaml.safe_dump({}, stream=given)"])
 def test_a_text_that_is_told_a_file_is_written(dumped: str) -> None:
     check_transformed("end", dumped, f"if accelerator.is_main_process:\n    {dumped}", imports=MORE)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "first = True\nif os.path.isdir('run'):\n    first = False\nelse:\n    os.makedirs('run')\nprint(first)",
+            "first = True\nif broadcast_object_list([os.path.isdir('run')])[0]:\n"
+            "    first = False\nelse:\n    os.makedirs('run', exist_ok=True)\naccelerator.print(first)",
+        ),
+        (
+            "start = None\nif not os.path.exists('run'):\n    os.mkdir('run')\nelif torch.rand(1) > 2:\n"
+            "    start = max(os.listdir('run'))\nprint(start)",
+            "start = None\nif broadcast_object_list([not os.path.exists('run')])[0]:\n"
+            "    os.makedirs('run', exist_ok=True)\n"
+            "elif torch.rand(1) > 2:\n    start = max(os.listdir('run'))\naccelerator.print(start)",
+        ),
+    ],
+)
+def test_an_answer_that_more_depends_on_is_the_main_processs(before: str, after: str) -> None:
+    found = convert(setup=before)
+    assert after in found.new_text
+    assert not found.remaining
