@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -131,7 +131,7 @@ class Decisions:
         parent = self.tree.parent(stmt)
         if isinstance(parent, ast.match_case):
             parent = self.tree.parent(parent)
-        found = isinstance(parent, (ast.If, ast.Match)) and parent is not self.script.main_guard
+        found = isinstance(parent, (ast.If, ast.Match)) and not _is_main_guard(parent)
         return parent if found and isinstance(parent, ast.stmt) else None
 
     def _before(self, stmt: ast.stmt, name: str) -> Choice:
@@ -154,7 +154,7 @@ class Decisions:
         for stmt in block:
             if (value := self._given(stmt, name)) is not None:
                 chosen = self._of(value, name, chosen)
-            elif isinstance(stmt, (ast.With, ast.Try)):
+            elif isinstance(stmt, (ast.With, ast.Try)) or _is_main_guard(stmt):
                 chosen = self._after(stmt.body, name, chosen)
             elif isinstance(stmt, ast.If):
                 then, otherwise = (self._after(part, name, chosen) for part in (stmt.body, stmt.orelse))
@@ -350,6 +350,10 @@ class Decisions:
             else:
                 raise UnknownSettingError
         return Setting(tuple(texts), frozenset(names))
+
+
+def _is_main_guard(stmt: ast.stmt) -> TypeGuard[ast.If]:
+    return isinstance(stmt, ast.If) and "__name__" in names_in(stmt.test)
 
 
 def _together(asked: Setting, then: Answer, other: Answer) -> Setting:

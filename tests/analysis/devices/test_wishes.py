@@ -94,6 +94,8 @@ device = pick(args, args.gpu)"""
         ("device = ('cpu', 'cuda')[args.cuda and torch.cuda.is_available()]", "not args.cuda"),
         ("device = {'host': 'cpu', 'gpu': 'cuda'}[args.where]", 'args.where == "host"'),
         ("device = args.cuda and torch.cuda.is_available() and 'cuda' or 'cpu'", "not args.cuda"),
+        ("device = 'cuda'\nif __name__ == '__main__':\n    device = 'cuda' if args.where == 'gpu' else 'cpu'",
+         "args.where != 'gpu'"),
         ("device = args.device or 'cpu'", 'not (args.device and str(args.device) != "cpu")'),
         ("if args.device == 'auto':\n    device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
          "else:\n    device = args.device", 'str(args.device) == "cpu"'),
