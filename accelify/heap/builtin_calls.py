@@ -41,6 +41,7 @@ from accelify.heap.values import (
     NONE,
     PART,
     PASS,
+    PASSES,
     PROCESSES,
     RANK,
     TUPLE,
@@ -99,6 +100,8 @@ def _next(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
     engine.run.depends()
     if over.shared and engine.run.loops and not engine.run.in_shared_loop():
         engine.run.meet("draw", node, "next", [over.item])
+    if over.shared and engine.run.checks and any(one.kind in ("main", "others") for one in engine.run.guards):
+        engine.run.meet("collective", node, engine.run.segment(node))
     return over.item
 
 
@@ -274,7 +277,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
         return replace(args[0], text="")
     place = array_of(args[0])
     made = engine.run.made(node, place, args[0], type_="builtins.float")
-    type_ = args[0].type if args[0].type in (LENGTH, PASS, UNDIVIDED) else "builtins.float"
+    type_ = args[0].type if args[0].type in (LENGTH, PASS, PASSES, UNDIVIDED) else "builtins.float"
     return Value(made.place, args[0].why or made.why, type=type_, const=UNSET)
 
 
@@ -396,10 +399,8 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.setattr": _setattr,
     "builtins.vars": _vars,
     "builtins.type": type_of,
-    "builtins.float": _as_before,
-    "builtins.int": _as_before,
-    "builtins.round": _as_before,
-    "builtins.abs": _as_before,
+    **dict.fromkeys(("builtins.float", "builtins.int", "builtins.round", "builtins.abs"), _as_before),
+    **dict.fromkeys(("math.ceil", "math.floor"), _as_before),
     "builtins.str": _text,
     "builtins.repr": _text,
     "builtins.format": _text,

@@ -428,6 +428,9 @@ class Calls:
             statements.frames.pop()
         if frame.yielded is not None or function.is_generator:
             given = Iterable(frame.yielded or NONE, frame.yielded_shared)
+            # Where there are two, the others may come to the other one.
+            alone = (next(iter(one.values())) for one in frame.uneven.values() if len(one) == 1)
+            given.uneven = next(alone, None)
             return Value(refs=(given,), type=FIRST_FLAG if frame.first else "")
         if not (flow.reached or frame.returned or isinstance(function.node.body[-1], ast.Raise)):
             return Value(type=ENDED)
@@ -448,7 +451,7 @@ class Calls:
             found = value if found is None else join(found, value, divergent, in_order=in_order)
         return found or NONE
 
-    def give(self, value: Value, shared: bool = False) -> None:
+    def give(self, value: Value, node: ast.AST, shared: bool = False) -> None:
         """A generator gives a value; `shared` says that it does so in rounds that are shared out."""
         if self.engine.statements.frames:
             self.run.leave_pieces(len(self.run.calls) - 1)
@@ -457,6 +460,9 @@ class Calls:
             # As a context manager: `with` goes into it where it gives its value.
             frame.first = frame.first or any(one.kind == FIRST for one in self.run.guards[frame.guards :])
             frame.yielded_shared = frame.yielded_shared or shared or self.run.in_shared_loop()
+            for guard in self.run.guards[frame.guards :] if self.run.checks else ():
+                if guard.parts_ranks:
+                    frame.uneven.setdefault((guard.why.path, guard.why.line), {})[node] = guard.why
 
     # Others
 

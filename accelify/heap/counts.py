@@ -38,6 +38,7 @@ from accelify.heap.values import (
     OWN_DEVICE,
     PART,
     PASS,
+    PASSES,
     PROCESSES,
     RANK,
     SHAPES,
@@ -71,7 +72,7 @@ _MOST_STEPS = 100
 CHOSEN = "can be true on one rank only"
 
 # What becomes of a batch, or of a count, that an operator takes.
-_OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS, WIDTH), "builtins.int")}
+_OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS, PASSES, WIDTH), "builtins.int")}
 
 # What an operator makes of figures of a batch that is no figure of its kind any more.
 _RESULTS = {
@@ -138,6 +139,10 @@ def result_type(op: ast.operator, left: Value, right: Value) -> str:
 def _counting_type(op: ast.operator, left: Value, right: Value) -> str:
     """The type of what an operator makes of a count of rounds; "" where it is no such count."""
     place = array_of(left)
+    if isinstance(op, ast.Mult | ast.Div | ast.FloorDiv) and left.type != LENGTH:
+        passes = {left.type, right.type if isinstance(op, ast.Mult) else ""} & {PASS, PASSES}
+        if passes and place.is_same and array_of(right).is_same:
+            return PASSES
     if place.kind is not Kind.SAME or not array_of(right).is_same:
         return ""
     if isinstance(op, ast.Mod):

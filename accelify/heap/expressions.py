@@ -480,12 +480,12 @@ class Expressions:
         return value
 
     def _Yield(self, node: ast.Yield, scope: Ref) -> Value:
-        self.engine.calls.give(NONE if node.value is None else self.evaluate(node.value, scope))
+        self.engine.calls.give(NONE if node.value is None else self.evaluate(node.value, scope), node)
         return Value()
 
     def _YieldFrom(self, node: ast.YieldFrom, scope: Ref) -> Value:
         over = self.engine.iteration.over(self.evaluate(node.value, scope), node)
-        self.engine.calls.give(over.item, shared=over.shared)
+        self.engine.calls.give(over.item, node, shared=over.shared)
         return Value()
 
     def _Call(self, node: ast.Call, scope: Ref) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from accelify.domains.reasons import Reason
 from accelify.heap.memory import Known
 from accelify.heap.pieces import Written
 from accelify.heap.values import Guard, Value
@@ -40,6 +41,8 @@ class Frame:
         self.returned: list[tuple[Value, Guard | None]] = []
         self.yielded: Value | None = None
         self.yielded_shared = False
+        # By where the ranks part: why some of them alone come to a `yield`.
+        self.uneven: dict[tuple[str, int], dict[ast.AST, Reason]] = {}
         # Whether the main process reaches a `yield` before the others.
         self.first = False
         self.left: list[tuple[Written, Guard | None]] = []

@@ -134,7 +134,9 @@ def parting(run: Run, handler: ast.ExceptHandler, met: int) -> Guard | None:
     )
     # Around all of the training, a process that gets over an error of its own is at its end.
     parts = any(loop.shared or loop.parted for loop in run.loops) or any(
-        (bool(run.loops) or True in apart) and _is_of_batch(event) for event in run.events[met:]
+        (bool(run.loops) or True in apart)
+        and (_is_of_batch(event) or (event.kind == "draw" and not _draws_anew(handler)))
+        for event in run.events[met:]
     )
     if alike or not parts:
         return None
@@ -155,6 +157,12 @@ def _classes(event: Event) -> set[str]:
     made = [ref.cls if isinstance(ref, Instance) else ref for ref in refs]
     lines = [cls.line_up() for cls in made if isinstance(cls, Class)]
     return {base.name for line in lines for base in line if isinstance(base, Class)}
+
+
+def _draws_anew(handler: ast.ExceptHandler) -> bool:
+    """Whether it takes the end of a loader for what was caught, and begins with it again."""
+    calls = [one.func for one in ast.walk(handler) if isinstance(one, ast.Call)]
+    return any(getattr(one, "id", "") in ("iter", "next", "enumerate") for one in calls)
 
 
 def _is_of_batch(event: Event) -> bool:

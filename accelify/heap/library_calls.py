@@ -27,7 +27,7 @@ from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.models import SIGNS, asked, gone_through, is_prepared, mark
 from accelify.heap.moved import COPYING, are_passed, sent
 from accelify.heap.paths import joined_path, pattern, with_text
-from accelify.heap.schedules import length_of
+from accelify.heap.schedules import is_of_all, length_of
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
 from accelify.heap.texts import filled
 from accelify.heap.transfers import Transfers
@@ -150,7 +150,8 @@ class LibraryCalls:
         if instance is not None and instance.kind in ("optimizer", "scheduler", "scaler") and name == "step":
             kind = "schedule" if instance.kind == "scheduler" else "step"
             length = self._length(instance, node)
-            detail = "prepared" if instance.prepared else "own rounds" if length is not None else "plain"
+            counted = "plain" if length is None else "whole" if is_of_all(length) else "own rounds"
+            detail = "prepared" if instance.prepared else counted
             known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
             if kind == "schedule" and any(self._is_short(self._length(one, node)) for one in known):
                 detail = "fast"
@@ -200,17 +201,15 @@ class LibraryCalls:
             parts = filled(self.engine, receiver, args, keywords, node) if name == "format" else None
             return self.engine.expressions.text(node, parts or [receiver, *args, *keywords.values()])
         row = self.run.knowledge.method(type_ or None, name)
-        # What arrays have in common says nothing of an object that takes in what it gets.
-        common = (
-            row is not None
-            and row.name.startswith("?.")
-            and instance is not None
-            and instance.kind == "object"
-        )
+        # What arrays have in common says nothing of a model, or of an object that takes in what it gets.
+        kind = "" if instance is None else instance.kind
+        common = row is not None and row.name.startswith("?.") and kind in ("object", "module")
         mutating = row is not None and any(one.receiver for one in (*row.mutates, *row.overwrites))
         taken = common and instance is not None and self.run.read(instance, "#bag") is not None
         takes = taken or (
-            common and mutating and not all(array_of(value).is_same for value in [*args, *keywords.values()])
+            common
+            and (mutating or kind == "module")
+            and not all(array_of(value).is_same for value in [*args, *keywords.values()])
         )
         if row is None or row.transfer == "unknown" or takes:
             return self.unknown_calls.method(receiver, instance, name, args, keywords, node)

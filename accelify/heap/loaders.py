@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind
 from accelify.heap.collating import SAMPLERS, pads_rows, splits_by_number, stacks_rows
+from accelify.heap.containers import array_of
 from accelify.heap.on_tpu import of_padding
 from accelify.heap.run import Run
 from accelify.heap.values import NONE, Instance, Value, constant
@@ -31,6 +32,8 @@ def loader_made(
     """
     first = args[0] if args else keywords.get("dataset", NONE)
     size = args[1] if len(args) > 1 else keywords.get("batch_size", constant(1))
+    if run.checks and not array_of(size).is_same:
+        run.meet("loader", node, "batch_size", [size], detail="own size")
     run.batch_sizes.update([size.const] if isinstance(size.const, int) else ())
     if run.seeded_apart and (first.refs or first.place.kind is Kind.OWN):
         run.store.set(made, "#data", first)

@@ -71,13 +71,20 @@ _TOUCHES_GPU = frozenset(
 )
 
 
-def of_launch(run: Run, node: ast.AST) -> None:
-    """The processes that a notebook starts as copies of its own, which may have no Accelerator and use no GPU."""
+def of_launch(run: Run, name: str, node: ast.AST) -> None:
+    """The processes that a notebook, or a fork, starts as copies of its own, which may have no Accelerator and use no
+    GPU.
+
+    Args:
+        run: the run.
+        name: the function that starts them.
+        node: its call.
+    """
     for event in [one for one in run.events if one.module is run.module]:
         made = event.kind == "accelerator" and event.name == "Accelerator"
         if made or (event.kind == "device" and event.detail not in ("chosen", "fixed")):
-            name = "Accelerator" if made else event.name
-            text = f"`{name}` takes a device before `notebook_launcher` copies the process, which then raises"
+            taker = "Accelerator" if made else event.name
+            text = f"`{taker}` takes a device before `{name}` copies the process, which then raises"
             way = "put it into the function that is launched"
             guard = Guard(SPAWNED, run.reason(node, "in the processes that are started here"))
             run.meet("misuse", event.node, f"{text}; {way}", guards=[guard], detail="device")
@@ -143,8 +150,8 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     if name.startswith("torch.") and "device" in keywords:
         _on_current(run, [keywords["device"]], node)
     if not (run.accelerated or run.grouped):
-        if name in _DEVICE_CALLS:
-            _fixed(run, args, node, name)
+        if name in _DEVICE_CALLS or name.startswith("torch."):
+            _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *_at(keywords)], node, name)
         return
     if run.accelerated and name in _BESIDE and not scales_alone(run, name, node):
         short = name.rpartition(".")[2]
@@ -209,7 +216,7 @@ def of_method(
 
 def of_move(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> None:
     """A move to a device, which is the same one for every process where it has a number."""
-    if name in ("to", "cuda") and (run.accelerated or run.grouped or not run.checks):
+    if name in ("to", "cuda"):
         _fixed(run, [*args[:1], *_at(keywords)], node, name)
 
 

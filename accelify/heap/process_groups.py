@@ -139,6 +139,8 @@ def distributed_call(
         place = all_reduced(array_of(args[0]), "mean")
         return Value(place, run.reason(node, f"reduced by {word}", args[0]), type=args[0].type)
     if name in ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"):
+        if keywords.get("start_method", args[5] if len(args) > 5 else NONE).const == "fork":
+            misuse.of_launch(run, name.rpartition(".")[2], node)
         return _spawned(engine, args, keywords, node)
     if name in _CONTEXTS:
         return Value(refs=(Library(name.rpartition(".")[0]),))
@@ -146,7 +148,7 @@ def distributed_call(
         return _started(engine, name, keywords, node)
     if is_accelerate(name) in ("notebook_launcher", "debug_launcher"):
         if is_accelerate(name) == "notebook_launcher":
-            misuse.of_launch(run, node)
+            misuse.of_launch(run, "notebook_launcher", node)
         return _spawned(engine, args, keywords, node, with_rank=False)
     if is_accelerate(name) == "PrepareForLaunch" and args:
         made = run.allocate((node, name), lambda: Instance(None, name))

@@ -161,6 +161,9 @@ class UnknownCalls:
         if (instance is None and not receiver.type) or (instance is not None and instance.cls is None):
             self.run.asked.setdefault(name, (self.run.module, node))
         if instance is not None and operands and (instance.kind == "module" or (marked and marked.const)):
+            whole = self.run.read(instance, "#prepared") if self.run.checks and name != "__call__" else None
+            if whole is not None and not instance.prepared and not self.run.in_place:
+                self.run.meet("forward", node, self.run.segment(node), [whole], detail="unprepared")
             return self.model(self._name(Value(refs=(Bound(receiver, name),)), node), args, keywords, node)
         if instance is not None:
             bag = self.run.read(instance, "#bag")

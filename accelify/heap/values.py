@@ -72,6 +72,8 @@ WIDTH = "builtins.width"
 LAST = "#last"
 # How many samples there are of something, and that by the samples of a batch: the rounds of a pass over all of it.
 LENGTH, PASS = "#length", "#pass"
+# A multiple or a part of the rounds of such a pass, such as those of several epochs.
+PASSES = "#passes"
 # The type of how many batches a loader has that is not prepared yet, where a script is written for several processes.
 UNDIVIDED = "#undivided"
 # Of a loader that is no DataLoader: `prepare` leaves it as it is.

@@ -488,6 +488,12 @@ def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "at its end after 1/N of the training"
         )
         yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail == "plain" and event.shared and has_accelerator(event, events):
+    elif event.detail in ("plain", "whole") and event.shared and has_accelerator(event, events):
         text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
+        yield made(event, "rounds", Status.NAMED, text)
+    elif event.detail == "whole" and event.shared and not any(other.detail == "own size" for other in events):
+        text = (
+            "the schedule is as long as the batches of all processes together, and goes a step in each of one process: "
+            "it ends after 1/N of its length; divide that by the number of processes"
+        )
         yield made(event, "rounds", Status.NAMED, text)

@@ -114,8 +114,8 @@ def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     around = events[first : min((n for n in entries if n > number), default=None)]
     if event.detail == "fixed":
         # In the run of one process that a condition stands for, there is no other device.
-        grouped = any(other.name == "init_process_group" for other in around)
-        if grouped and not (_is_chosen(event) or _is_of_main(event) or _is_replaced(event)):
+        begun = {other.name for other in around} & {"Accelerator", "init_process_group"}
+        if begun and not (_is_chosen(event) or _is_of_main(event) or _is_replaced(event)):
             yield made(event, "device", Status.NAMED, f"{event.name}; use the one of its local rank")
         return
     if any(other.name == "Accelerator" for other in events):

@@ -49,12 +49,18 @@ def unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 
 
 def is_trained_in(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a wrapped model is called in the loop that an event stands in."""
+    """Whether a wrapped model is called for its gradients in the loop that an event stands in."""
     around = event.loops[-1].number if event.loops else 0
     return any(
         other.kind == "forward" and not other.detail and other.loops and other.loops[-1].number == around
         for other in events
+        if not _is_shown_alone(other, events)
     )
+
+
+def _is_shown_alone(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a call is one process's, to look at what comes out, without gradients."""
+    return any(one.parts_ranks for one in event.guards) and is_without_gradients(event, events)
 
 
 def _goes_past(event: Event, events: Sequence[Event]) -> bool:
@@ -64,6 +70,7 @@ def _goes_past(event: Event, events: Sequence[Event]) -> bool:
         other
         for other in events
         if other.kind == "forward" and not other.detail and around & {loop.number for loop in other.loops}
+        if not _is_shown_alone(other, events)
     )
     return bool(whole) and not any(_wholes(other) & whole for other in called)
 

@@ -953,3 +953,52 @@ def test_a_device_is_taken_before_a_notebook_starts_its_processes(line, found, t
     lines = text.splitlines()
     named = [lines[one.line - 1] for one in findings(text, tmp_path) if "copies the process" in one.message]
     assert named == [line] * found
+
+
+FORKED = """
+import torch.multiprocessing as mp
+{line}
+def work(rank, world):
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+    torch.cuda.set_device(rank)
+    model = DDP(torch.nn.Linear(4, 1).to(rank))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    sampler = DistributedSampler(data, shuffle=False)
+    for x, y in DataLoader(data, batch_size=4, sampler=sampler):
+        opt.zero_grad()
+        F.mse_loss(model(x.to(rank)), y.to(rank)).backward()
+        opt.step()
+mp.start_processes(work, args=(2,), nprocs=2, start_method="{method}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "method", "found"),
+    [
+        ("mean = data.tensors[0].cuda().mean()", "fork", True),
+        ("mean = data.tensors[0].cuda().mean()", "spawn", False),
+        ("mean = data.tensors[0].mean()", "fork", False),
+    ],
+)
+def test_a_gpu_that_is_used_before_a_fork(line, method, found, tmp_path):
+    said = [
+        one.message for one in findings(HEAD["torch"] + FORKED.format(line=line, method=method), tmp_path)
+    ]
+    assert any("takes a device before `start_processes`" in one for one in said) is found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("weights = torch.ones(4, device='cuda:0')", True),
+        ("weights = torch.ones(4).to('cuda:0')", True),
+        ("weights = torch.ones(4, device='cpu')", False),
+        ("weights = torch.ones(4)", False),
+    ],
+)
+def test_what_is_put_on_one_gpu_as_a_module_is_imported(line, found, tmp_path):
+    text = LAUNCHED.format(line, "accelerator = Accelerator()").replace(
+        "notebook_launcher(main, num_processes=2)", "main()"
+    )
+    said = [one.message for one in findings(HEAD["accelerate"] + text, tmp_path)]
+    assert any("names one device for every process" in one for one in said) is found

@@ -52,3 +52,44 @@ def test_what_trains_past_the_wrapper(code, tmp_path):
 )
 def test_through_the_wrapper_or_without_gradients(code, tmp_path):
     assert named(TEXT.replace("CODE", code), tmp_path, "accelerate") == []
+
+
+SHOWN = """
+    if accelerator.is_main_process:
+        with torch.no_grad():
+            print(coder(x).mean().item())
+"""
+
+
+def test_a_look_through_the_wrapper_on_one_process_averages_nothing(tmp_path):
+    code = "accelerator.unwrap_model(coder).encode(x)"
+    found = named(TEXT.replace("CODE", code) + SHOWN, tmp_path, "accelerate")
+    assert ("ACC705", f"code = {code}") in found
+
+
+OF_LIBRARY = """
+from diffusers import AutoencoderKL
+accelerator = Accelerator()
+coder = AutoencoderKL.from_pretrained("vae")
+opt = torch.optim.SGD(coder.parameters(), lr=0.1)
+coder, opt, loader = accelerator.prepare(coder, opt, DataLoader(data, batch_size=4))
+for x, y in loader:
+    opt.zero_grad()
+    CODE
+    accelerator.backward(F.mse_loss(code, y))
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "is_right"),
+    [
+        ("code = accelerator.unwrap_model(coder).encode(x)", False),
+        ("code = accelerator.unwrap_model(coder).decode(coder(x))", True),
+        ("code = coder(x)", True),
+        ("with torch.no_grad():\n        code = accelerator.unwrap_model(coder).encode(x)", True),
+    ],
+)
+def test_methods_of_a_library_s_model(code, is_right, tmp_path):
+    found = named(OF_LIBRARY.replace("CODE", code), tmp_path, "accelerate")
+    assert found == ([] if is_right else [("ACC705", code)])

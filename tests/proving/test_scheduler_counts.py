@@ -100,3 +100,85 @@ def test_function_of_the_steps_that_are_done(warm: str, is_right: bool, tmp_path
     """One that counts in the rounds of each process goes by them, as the scheduler that is not prepared does."""
     found = named(OF_STEPS.format(warm=warm), tmp_path, "accelerate")
     assert found == ([] if is_right else [("ACC706", "scheduler.step()")])
+
+
+OF_A_PASS = """
+dist.init_process_group("gloo")
+size, world = 4, dist.get_world_size()
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size={size}, sampler=sampler)
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+total = {total}
+scheduler = torch.optim.lr_scheduler.{made}
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    for x, y in loader:
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+        {in_batch}
+    {in_epoch}
+"""
+CYCLE = "OneCycleLR(opt, max_lr=0.1, total_steps=total)"
+DECAY = "LambdaLR(opt, lambda step: 1 - step / total)"
+
+
+@pytest.mark.parametrize("made", [CYCLE, DECAY, "CosineAnnealingLR(opt, T_max=total)"])
+@pytest.mark.parametrize(
+    ("total", "size", "place", "is_right"),
+    [
+        ("3 * len(data) // size", "size", "in_batch", False),
+        ("3 * (len(data) // size)", "size", "in_batch", False),
+        ("math.ceil(len(data) / size) * 3", "size", "in_batch", False),
+        ("len(DataLoader(data, batch_size=size)) * 3", "size", "in_batch", False),
+        ("3 * len(loader)", "size", "in_batch", True),
+        ("3 * (len(data) // (size * world))", "size", "in_batch", True),
+        ("3 * math.ceil(len(data) / size / world)", "size", "in_batch", True),
+        ("3 * (len(data) // size)", "size // world", "in_batch", True),
+        ("3 * (len(data) // size)", "size", "in_epoch", True),
+        ("1000", "size", "in_batch", True),
+    ],
+)
+def test_a_schedule_as_long_as_the_batches_of_all(made, total, size, place, is_right, tmp_path) -> None:
+    steps = {"in_batch": "pass", "in_epoch": "pass", place: "scheduler.step()"}
+    text = "import math\n" + OF_A_PASS.format(made=made, total=total, size=size, **steps)
+    assert named(text, tmp_path) == ([] if is_right else [("ACC706", "scheduler.step()")])
+
+
+PREPARED = """
+import math
+from transformers import get_linear_schedule_with_warmup
+accelerator = Accelerator()
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4)
+scheduler = get_linear_schedule_with_warmup(opt, num_warmup_steps=0, num_training_steps={total})
+{prepared} = accelerator.prepare({prepared})
+for epoch in range(3):
+    for x, y in loader:
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+        scheduler.step()
+        opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("total", "prepared", "is_right"),
+    [
+        ("48 * accelerator.num_processes", "model, opt, loader", False),
+        ("math.ceil(len(loader) / accelerator.num_processes) * 3", "model, opt, loader, scheduler", False),
+        ("48 * accelerator.num_processes", "model, opt, loader, scheduler", True),
+        ("math.ceil(len(loader) / accelerator.num_processes) * 3", "model, opt, loader", True),
+        ("math.ceil(len(loader) / 2) * 3", "model, opt, loader, scheduler", True),
+        (
+            "3 * math.ceil(len(loader) / accelerator.num_processes) * accelerator.num_processes",
+            "model, opt, loader, scheduler",
+            True,
+        ),
+    ],
+)
+def test_lengths_beside_an_accelerator(total, prepared, is_right, tmp_path) -> None:
+    found = named(PREPARED.format(total=total, prepared=prepared), tmp_path, "accelerate")
+    assert found == ([] if is_right else [("ACC706", "scheduler.step()")])
