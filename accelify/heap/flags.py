@@ -47,7 +47,7 @@ def truth(value: Value) -> bool | None:
 
 def flagged(run: Run, node: ast.AST, value: Value) -> Value:
     """What the main process alone has, as a condition."""
-    if value.optional != MAIN_FLAG or not value.refs:
+    if value.optional != MAIN_FLAG or not (value.refs or value.type == "builtins.str"):
         return value
     text = f"`{run.segment(node)}` is there on the main process alone"
     return Value(own(), run.reason(node, text), type=MAIN_FLAG)

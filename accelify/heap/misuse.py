@@ -11,13 +11,24 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from accelify.domains.placement import Kind
 from accelify.heap import on_tpu
-from accelify.heap.containers import array_of, elements
+from accelify.heap.containers import array_of, elements, fill_of
 from accelify.heap.device_texts import is_compared, where_named
 from accelify.heap.dividing import DISTRIBUTED, divides
 from accelify.heap.divisors import divisors, made_of
 from accelify.heap.gradient_scalers import scales_alone
 from accelify.heap.run import Run
-from accelify.heap.values import BATCH, SPAWNED, Class, Guard, Instance, Library, Ref, Value, constant
+from accelify.heap.values import (
+    BATCH,
+    SPAWNED,
+    Class,
+    Container,
+    Guard,
+    Instance,
+    Library,
+    Ref,
+    Value,
+    constant,
+)
 from accelify.heap.wrapper_attributes import is_asked_for
 
 # The names of torch's wrapper for several processes, and of its sampler.
@@ -308,11 +319,29 @@ def _taken(run: Run, node: ast.AST) -> list[str] | None:
     target = next((target for value, target in assigned if value is node), None)
     if isinstance(target, ast.Name):
         named = [one for value, one in assigned if getattr(value, "id", "") == target.id]
+        if (by_number := _by_number(target.id, assigned)) is not None:
+            return by_number
         target = named[0] if len(named) == 1 and isinstance(named[0], ast.Tuple) else target
     if target is None:
         return None
     parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
     return None if any(isinstance(p, ast.Starred) for p in parts) else [*map(ast.unparse, parts)]
+
+
+def _by_number(name: str, assigned: Sequence[tuple[ast.expr, ast.expr]]) -> list[str] | None:
+    """The texts of what is taken of a name by numbers from 0 on, `model, optimizer = prepared[:2]`; None where it is
+    not all taken so, and once."""
+    found = list[str]()
+    for value, target in assigned:
+        if not (isinstance(value, ast.Subscript) and getattr(value.value, "id", "") == name):
+            continue
+        part = value.slice
+        first = (part.lower or ast.Constant(0)) if isinstance(part, ast.Slice) else part
+        several = isinstance(part, ast.Slice) and isinstance(target, ast.Tuple | ast.List)
+        if getattr(first, "value", None) != len(found) or isinstance(part, ast.Slice) != several:
+            return None
+        found += map(ast.unparse, target.elts if isinstance(target, ast.Tuple | ast.List) else [target])
+    return found or None
 
 
 def _assigned(tree: ast.Module | None) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -325,7 +354,9 @@ def _assigned(tree: ast.Module | None) -> Iterator[tuple[ast.expr, ast.expr]]:
 def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
     """A gather of what was gathered already."""
     place = array_of(value)
-    if place.kind is Kind.WIDE and (place.rows or place.degree is None):
+    # What a shared loop has put into a list and is the same on all ranks was gathered there.
+    whole = place.is_same and any(fill_of(ref) for ref in value.of(Container))
+    if whole or (place.kind is Kind.WIDE and (place.rows or place.degree is None)):
         run.meet(
             "misuse",
             node,

@@ -210,7 +210,7 @@ def _is_of_own_file(event: Event) -> bool:
         why is not None and any(step.text == RANK for step in why.chain())
     ):
         return False
-    return place is not None and not place.is_uniform and place.kind is not Kind.CLOCK
+    return place is not None and not place.is_uniform and place.kind not in _FINE
 
 
 def _writes_shares(event: Event) -> bool:

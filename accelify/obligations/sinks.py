@@ -189,7 +189,8 @@ def _once(event: Event) -> Obligation:
     if is_of_nobody(event):
         return made(event, "once", Status.NAMED, f"`{_called(event)}` is done by no process")
     bar = event.kind == "bar.show" and event.detail != "made"
-    if event.path is not None and event.path.place.kind is Kind.MAIN:
+    # A tracker that is given no folder writes into one of its own.
+    if event.path is not None and event.path.place.kind is Kind.MAIN and event.kind[:8] != "tracker.":
         return made(event, "once", Status.PROVED)
     if kinds & {"main", "one"} or bar or ("first" in kinds and (event.kind in _FIRST or "missing" in kinds)):
         return made(event, "once", Status.PROVED)

@@ -113,3 +113,31 @@ model(torch.ones(2, 4)).mean().backward()
 def test_what_a_process_does_that_is_not_launched(key, error, is_right, tmp_path):
     found = named(NOT_LAUNCHED.format(key=key, error=error), tmp_path)
     assert (("ACC702", 'print("alone")') in found) != is_right
+
+
+WRITER = """
+from torch.utils.tensorboard import SummaryWriter
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+folder = "runs/x" if rank == 0 else {other}
+writer = {made}
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False)):
+    opt.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "made", "is_right"),
+    [
+        ("None", "SummaryWriter(log_dir=folder)", False),
+        ("None", "SummaryWriter(log_dir=folder) if folder else None", True),
+        ('f"runs/{rank}"', "SummaryWriter(log_dir=folder)", True),
+    ],
+)
+def test_a_writer_that_is_given_no_folder_has_one_of_its_own(other, made, is_right, tmp_path):
+    found = named(WRITER.format(other=other, made=made), tmp_path)
+    assert found == ([] if is_right else [("ACC702", f"writer = {made}")])

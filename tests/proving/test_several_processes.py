@@ -134,6 +134,8 @@ def test_a_group_of_one_process_is_none_of_several(size, named, tmp_path):
     [
         ('LibriMix("corpus", "train-360")', 0),
         ('LIBRISPEECH("corpus", download=True)', 1),
+        ('clip.load("ViT-B/32")', 1),
+        ("clip.tokenize(['a text'])", 0),
         (
             'urlopen("http://localhost/size").info()',
             1,
@@ -141,7 +143,7 @@ def test_a_group_of_one_process_is_none_of_several(size, named, tmp_path):
     ],
 )
 def test_what_downloads_and_what_does_not(made, number, tmp_path):
-    imports = "from torchaudio.datasets import LIBRISPEECH, LibriMix\nfrom urllib.request import urlopen\n"
+    imports = "import clip\nfrom torchaudio.datasets import LIBRISPEECH, LibriMix\nfrom urllib.request import urlopen\n"
     text = (imports + GROUPED).replace("    best = 0.0\n", f"    best = 0.0\n    made = {made}\n")
     assert len(findings(text, tmp_path)) == number
 
