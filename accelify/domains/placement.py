@@ -418,9 +418,8 @@ def exponent_sum(left: int | None, right: int | None, sign: int) -> int | None:
 
 @alone
 def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placement:
-    """A reduction within one process: `sum`, `mean`, `count`, `max`, `min`, `any`, `all`, or another one.
-
-    Of a `weighted` mean each rank has one by the weights of its rows.
+    """A reduction within one process: `sum`, `mean`, `count`, `max`, `min`, `any`, `all`, or another one, or
+    `weighted`, a mean of which each rank has one by the weights of its rows.
 
     Args:
         place: of what is reduced.

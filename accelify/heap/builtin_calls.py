@@ -275,8 +275,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
         return constant(0)
     if args[0].type in (RANK, PROCESSES):
         return replace(args[0], text="")
-    place = array_of(args[0])
-    made = engine.run.made(node, place, args[0], type_="builtins.float")
+    made = engine.run.made(node, array_of(args[0]), args[0], type_="builtins.float")
     type_ = args[0].type if args[0].type in (LENGTH, PASS, PASSES, UNDIVIDED) else "builtins.float"
     return Value(made.place, args[0].why or made.why, type=type_, const=UNSET)
 

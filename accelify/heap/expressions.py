@@ -449,7 +449,7 @@ class Expressions:
         chosen = self.run.checks and key.place.kind is Kind.ROUND  # by what the batch has
         if base.type == BATCH and not (base.place.is_same or row or chosen):
             return Value(base.place, base.why, type=BATCH, where=base.where)
-        if base.type == TUPLE and not base.refs:
+        if base.type == TUPLE and not base.refs and key.place.is_same:
             return Value(base.place, base.why, type=TENSOR, where=base.where)
         for ref in base.refs:
             if isinstance(ref, Library) and ref.name == "sys.modules":
