@@ -64,8 +64,10 @@ class Placement:
 
     `needs` says for OWN what would have made it right further up; `turned` along which axis rows lie (0: the first),
     `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest.
+    `axes` is how many axes an array of rows has, 0 where that is not known.
     `form` is AHEAD or BESIDE of rows with an axis of one put ahead of theirs or next to it, PEAK of what is the largest
-    or smallest of a batch, EACH of the numbers of all ranks, one of each.
+    or smallest of a batch, EACH of the numbers of all ranks, one of each,
+    FIGURE of one of two figures of a batch that is chosen by what the batch has.
     """
 
     kind: Kind
@@ -80,6 +82,7 @@ class Placement:
     sure: bool = False
     padded: bool = False
     form: str = ""
+    axes: int = 0
 
     @property
     def is_same(self) -> bool:
@@ -111,6 +114,7 @@ COUNTED = "by the rounds of all processes"
 # What a rank has from its last round, the original has from the round before.
 CARRIED = "from the round before"
 BEFORE, AFTER, AHEAD, BESIDE, PEAK, EACH = "before", "after", "ahead", "beside", "peak", "each"
+FIGURE = "figure"
 P = ParamSpec("P")
 
 
@@ -307,7 +311,8 @@ def _samples(found: list[Placement], linearly: bool, rowwise: bool) -> int | Non
 
 def is_figure(place: Placement) -> bool:
     """Whether it is a mean or a sum over a batch: a function of it that is not linear is neither."""
-    return place.kind is Kind.ROUND and not place.rows and not place.even and place.samples is not None
+    known = place.samples is not None or place.form == FIGURE
+    return place.kind is Kind.ROUND and not place.rows and not place.even and known
 
 
 def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from accelify.domains.meeting_rows import at_axis, mixing, turned_over
+from accelify.domains.meeting_rows import ahead, at_axis, mixing, turned_over
 from accelify.domains.placement import (
     AHEAD,
     BESIDE,
@@ -23,6 +23,7 @@ from accelify.domains.placement import (
 )
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, elements, parts_of
+from accelify.heap.shapes import from_first
 from accelify.heap.values import NONE, UNSET, WIDTH, Value
 from accelify.knowledge import Argument, Row
 
@@ -39,10 +40,12 @@ _MOVING = frozenset(
         "pad_packed_sequence unpad_sequence"
     ).split()
 )
+# `ignore_index` where it leaves nothing out.
+_NO_CLASS = -100
 # Where an axis of one is put in.
-_PUT_IN = {0: AHEAD, 1: BESIDE, -1: BESIDE}
+_PUT_IN = (0, 1, -1)
 # What lays rows beside each other as often as it is asked to.
-_COPYING = frozenset({"expand", "expand_as", "repeat", "tile"})
+_COPYING = frozenset({"expand", "expand_as", "repeat", "tile", "repeat_interleave"})
 # The axes in one side of a pattern, those put together in brackets.
 _AXES = re.compile(r"\([^)]*\)|[^\s()]+")
 
@@ -58,6 +61,20 @@ def arguments_of(one: Argument, args: Args, keywords: Keywords, shift: int) -> l
     if one.position is not None and one.position + shift < len(args):
         return [args[one.position + shift]]
     return []
+
+
+def weighs_rows(row: Row, args: Args, keywords: Keywords) -> str:
+    """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch;
+    "" where there is none."""
+    return next(
+        (
+            str(one.name)
+            for one in row.content
+            for value in arguments_of(one, args, keywords, 0)
+            if value.const is not None and value.const != _NO_CLASS
+        ),
+        "",
+    )
 
 
 def is_method(row: Row) -> bool:
@@ -87,8 +104,10 @@ def names_rows(row: Row, args: Args, keywords: Keywords) -> bool:
     """Whether the axis that a call names is that of the rows; where it names none, it is taken for another."""
     axis = axis_of(row, args, keywords)
     first = array_of(args[0]) if args else ROUND_ROWS
+    if axis is None and row.axis is not None:
+        return first.axes == 1  # the last one
     known = axis is not None and isinstance(axis.const, int) and not isinstance(axis.const, bool)
-    return known and axis is not None and first.rows and axis.const == int(first.turned)
+    return known and axis is not None and first.rows and from_first(first, axis.const) == int(first.turned)
 
 
 def rows_after(run: Run, row: Row, args: Args, keywords: Keywords) -> int | None:
@@ -98,7 +117,9 @@ def rows_after(run: Run, row: Row, args: Args, keywords: Keywords) -> int | None
         return None
     known = elements(run, axis)
     numbers = [value.const for value in known] if known is not None else [axis.const]
-    of_rows = (at, -1) if at else (0,)
+    first = array_of(args[0]) if args else ROUND_ROWS
+    numbers = [from_first(first, one) if isinstance(one, int) else one for one in numbers]
+    of_rows = (at,) if first.axes or not at else (at, -1)
     if any(not isinstance(one, int) or isinstance(one, bool) or one in of_rows for one in numbers):
         return None
     keeps = any(name in keywords and keywords[name].const is True for name in ("keepdim", "keepdims"))
@@ -115,19 +136,29 @@ def moved_rows(
         return _flattened(place, first) if word == "flatten" else _laid_out(run, place, sizes, node)
     axis = axis_of(row, args, keywords) if row.axis is not None else first
     number = axis.const if row.axis is not None and axis is not None else None
+    if isinstance(number, int):
+        number = from_first(replace(place, axes=place.axes + 1) if word == "unsqueeze" else place, number)
     if word == "unsqueeze" and number in _PUT_IN and place.sure and not (place.turned or place.form):
-        moved = unsure(place) if number == 0 else place
-        return replace(moved, form=_PUT_IN[number])
+        return ahead(place) if number == 0 else replace(place, form=BESIDE)
     if word == "unsqueeze" and number == 0:
         return unsure(place)
     if word == "squeeze" and number == 0 and place.turned:
         return nearer(place)
     if word in _COPYING:
-        return replace(unsure(place), form=place.form)
+        form = _copied(word, sizes) if place.sure and not (place.turned or place.form) else place.form
+        return replace(unsure(place), form=form)
     if place.form and word in _MOVING and word != "unsqueeze":
         place = replace(place, form="")
     stays = isinstance(number, int) and number != 0
     return place if stays or word not in _MOVING else unsure(place)
+
+
+def _copied(word: str, sizes: Sequence[Value]) -> str:
+    """How copies of rows lie: each beside its others, or all rows ahead of all others."""
+    if word == "repeat_interleave":
+        return BESIDE
+    several = word in ("repeat", "tile") and len(sizes) > 1 and sizes[0].const != 1
+    return AHEAD if several else ""
 
 
 def _flattened(place: Placement, first: Value) -> Placement:
@@ -149,6 +180,11 @@ def _laid_out(run: Run, place: Placement, sizes: Sequence[Value], node: ast.AST)
     """Rows in an array of other sizes: they lead where the first is their number, or left to torch. Where it is
     another, as in `x.view(classes, -1)`, the next axes have parts of all rows."""
     first = sizes[0] if sizes else NONE
+    plain, second = place.sure and not (place.turned or place.form), sizes[1] if len(sizes) > 1 else NONE
+    if plain and first.const == 1 and (second.place.even or second.const == -1):
+        return replace(turned(unsure(place)), form=AHEAD)
+    if plain and second.const == 1 and (first.place.even or first.const == -1):
+        return replace(place, form=BESIDE)
     if first.place.even:
         return unturned(unsure(place) if place.turned else place)
     if first.place.rows:  # the shape of another array
@@ -182,7 +218,7 @@ def exchanged(run: Run, row: Row, place: Placement, args: Args, keywords: Keywor
     axes = [value.const for value in [*args[1:], *keywords.values()]]
     if len(args) > 1 and (known := elements(run, args[1])) is not None:
         axes = [value.const for value in known]
-    numbers = [axis for axis in axes if isinstance(axis, int)]
+    numbers = [from_first(place, axis) for axis in axes if isinstance(axis, int)]
     if len(numbers) < len(axes):
         place = unsure(place)
     if word in ("permute", "permute_dims") or len(axes) > 2:
@@ -213,13 +249,15 @@ def _by_names(place: Placement, pattern: str) -> Placement:
 def named_axes(equation: str, places: Sequence[Placement]) -> Placement | None:
     """What an equation of axes (`"bid,bjd->bij"`) makes of rows: each for itself, their sum where their axis is gone,
     each with each other where they lie along two axes. None where that is not known."""
-    given, arrow, made = equation.replace(" ", "").partition("->")
+    given, arrow, made = equation.replace(" ", "").replace("...", ".").partition("->")
     labels = given.split(",")
-    if not arrow or "." in equation or len(labels) != len(places):
+    if not arrow or len(labels) != len(places):
         return None
     pairs = [(label, place) for label, place in zip(labels, places, strict=True) if place.rows]
     if not all(place.kind is Kind.ROUND and len(label) > place.turned for label, place in pairs):
         return None
+    if any("." in label[: place.turned + (place.turned > 0)] for label, place in pairs):
+        return None  # how many axes the dots stand for is not known
     of_rows = {label[place.turned] for label, place in pairs}
     if len(of_rows) != 1:
         return (
@@ -238,4 +276,5 @@ def exchanges_rows(run: Run, row: Row, args: Args, keywords: Keywords) -> bool:
     """Whether a call puts the rows of a batch in another order: the axis that it names is theirs."""
     axis, first = axis_of(row, args, keywords), array_of(args[0]) if args else ROUND_ROWS
     known = [axis] if axis is not None and axis.const is not UNSET else elements(run, axis or NONE) or []
-    return first.sure and any(one.const == int(first.turned) and one.const is not False for one in known)
+    numbers = [from_first(first, one.const) for one in known if type(one.const) is int]
+    return first.sure and int(first.turned) in numbers

@@ -336,9 +336,10 @@ def _gradients(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
 
 
 def _grids(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    """`meshgrid`: each of the axes repeated along the others; None where the first does not come first."""
+    """`meshgrid`: each of the axes repeated along the others; None where rows come along another one than the first."""
     indexing = keywords.get("indexing", constant("ij"))
-    if indexing.const != "ij" or any(value.of(Container) for value in args):
+    behind = any(array_of(value).rows for value in args[1:])
+    if indexing.const != "ij" or behind or any(value.of(Container) for value in args):
         return None
     return tuple_of(engine.run, args, node)
 

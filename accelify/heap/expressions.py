@@ -12,7 +12,7 @@ from accelify.domains.meeting_rows import meeting, meets, mixing
 from accelify.domains.placement import CLOCK, Kind, function, multiplied, own
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
-from accelify.heap import on_tpu
+from accelify.heap import on_tpu, shapes
 from accelify.heap.containers import (
     KEYS,
     array_of,
@@ -58,6 +58,7 @@ from accelify.heap.values import (
     DEVICE,
     NONE,
     PART,
+    PART_OF_ROWS,
     SHAPES,
     TENSOR,
     TUPLE,
@@ -181,13 +182,18 @@ class Expressions:
         elif isinstance(op, ast.FloorDiv) and (whole := divided_whole(left, right)) is not None:
             place = whole
         elif isinstance(op, ast.MatMult):
-            batched = right_place.rows and not (left_place.turned or right_place.turned)
-            place = function((left_place, right_place), rowwise=batched or not right_place.rows)
-            if left_place.rows and right_place.rows and not batched and place.kind is Kind.ROUND:
-                place = replace(place, mixed=True)
+            place = shapes.product(left_place, right_place)
+            if left_place.rows and place.rows and not place.axes:
+                self.run.assume(f"`{self.run.segment(node)}` multiplies the matrices of each row", node)
         else:
             place = function((left_place, right_place), rowwise=True)
-        met = meeting((left_place, right_place), of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv))
+        if place.rows and not isinstance(op, ast.MatMult):
+            place = shapes.counted(place, shapes.of_operands(left_place, right_place))
+        met = meeting(
+            (left_place, right_place),
+            of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv),
+            stretched=not isinstance(op, ast.MatMult),
+        )
         if met:
             place = mixing(place)
         type_ = result_type(op, left, right)
@@ -466,8 +472,9 @@ class Expressions:
         return replace(part, refs=base.refs) if is_part(base) else part
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:
-        self.all([part for part in (node.lower, node.upper, node.step) if part is not None], scope)
-        return Value()
+        bounds = self.all([part for part in (node.lower, node.upper, node.step) if part is not None], scope)
+        apart = any(one.place.even and one.place.samples is None for one in bounds)
+        return Value(type=PART_OF_ROWS if apart else "")
 
     def _Starred(self, node: ast.Starred | ast.Await, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)

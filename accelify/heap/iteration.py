@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from accelify.domains.meeting_rows import mixing
 from accelify.domains.placement import (
     AFTER,
     BEFORE,
@@ -138,7 +139,9 @@ class Iteration:
     def _by_samples(self, place: Placement, value: Value, node: ast.AST) -> Iterable:
         """Rows, one by one."""
         why = value.why or self.run.reason(node, f"the rows of `{self.run.segment(node)}`")
-        item = Value(SAMPLE if place.kind is Kind.WIDE else unsure(place), why, type=value.type)
+        of_pairs = place.kind is Kind.ROUND and place.sure and self.run.by_rows()
+        one = mixing(unsure(place)) if of_pairs else unsure(place)
+        item = Value(SAMPLE if place.kind is Kind.WIDE else one, why, type=value.type)
         return Iterable(item, shared=False, rounds=reduced(place, "count"), samples=place)
 
     def _over_container(self, ref: Container, value: Value, node: ast.AST) -> Iterable:
@@ -420,6 +423,8 @@ class Iteration:
         if bound.kind in (Kind.WIDE, Kind.ROUND) or (bound.kind is Kind.LINEAR and bound.degree == 1):
             # A count of samples: the loop goes over rows by their number.
             kind = Kind.SHARD if bound.kind is Kind.LINEAR else bound.kind
+            if kind is Kind.ROUND and self.run.by_rows():
+                bound = replace(bound, mixed=True)  # each row is gone through beside all others
             item = Value(NUMBERED if kind is Kind.WIDE else bound, value.why, type="builtins.int")
             return Iterable(item, shared=False, rounds=bound, samples=Placement(kind, rows=True))
         item = Value(bound if bound.kind is Kind.SAME else SAME, value.why, type="builtins.int")

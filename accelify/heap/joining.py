@@ -5,11 +5,13 @@ from __future__ import annotations
 from accelify.domains.placement import (
     AFTER,
     COUNTED,
+    FIGURE,
     MAIN,
     ROUND,
     UNRELATED,
     Kind,
     Placement,
+    is_figure,
     joined,
     moved,
     own,
@@ -196,7 +198,9 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                     if counted
                     else ("", why)
                 )
-                return replace(ROUND, rows=rows, samples=samples, mixed=bool(mixed), needs=needs), why
+                form = FIGURE if any(is_figure(value.place) for value in (left, right)) else ""
+                made = replace(ROUND, rows=rows, samples=samples, mixed=bool(mixed), needs=needs, form=form)
+                return made, why
             if guard.place.kind is Kind.CLOCK and all(_is_by_clock(value.place) for value in (left, right)):
                 return guard.place, guard.why
             for one, other in ((left, right), (right, left)):

@@ -14,7 +14,7 @@ from accelify.domains.placement import (
     own,
 )
 from accelify.domains.replacing import replace
-from accelify.heap import misuse, single_numbers
+from accelify.heap import misuse, shapes, single_numbers
 from accelify.heap.axes import arguments_of
 from accelify.heap.containers import (
     array_of,
@@ -283,8 +283,9 @@ class LibraryCalls:
                 row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True
             )
             given = next(iter([*args, *keywords.values()]), NONE)
+            made = replace(made, place=shapes.of_layer(self.run, ref, row, made.place, args, node))
             made = self.transfers.along_batches(ref, given, made, node) if ref.kind == "module" else made
-            return self.transfers.with_states(row, made, node)
+            return shapes.with_states(self.run, row, made, node)
         if ref.kind == "loss":
             remembered = self.run.read(ref, "reduction")
             word = (
@@ -452,7 +453,7 @@ class LibraryCalls:
             return
         if row.transfer == "draw" and result.place.kind is Kind.OWN:
             given.append(result)  # another order on each rank
-        place = function(map(array_of, given), rowwise=True)
+        place = result.place if row.transfer == "mix" else function(map(array_of, given), rowwise=True)
         why = None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", *given)
         for one in row.mutates:
             number = -1 if one.receiver else one.position

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.meeting_rows import turned_over
 from accelify.domains.placement import SAME, Kind, Placement, function
 from accelify.domains.replacing import replace
+from accelify.heap import shapes
 from accelify.heap.accelerator import accelerator_attribute, tracker_attribute
 from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
@@ -346,7 +347,7 @@ class Attributes:
         if (name in _ABOUT and base.place.kind is not Kind.OWN) or (base.type, name) == _KIND_OF_DEVICE:
             return Value(SAME, refs=bound)
         if name in _TURNED:
-            return Value(turned_over(base.place), base.why, refs=bound, type=base.type)
+            return Value(shapes.counted(turned_over(base.place), 2), base.why, refs=bound, type=base.type)
         if base.type == "#batch":
             return Value(base.place, base.why, refs=bound, type="#batch")
         if name in _VIEWS:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from accelify.domains.meeting_rows import ahead
 from accelify.domains.placement import (
-    AHEAD,
     BESIDE,
     CHOSEN_ROWS,
     SAMPLE,
@@ -16,11 +16,11 @@ from accelify.domains.placement import (
     function,
     nearer,
     own,
-    unsure,
 )
 from accelify.domains.replacing import replace
+from accelify.heap import shapes
 from accelify.heap.containers import array_of, element, is_index, takes_all
-from accelify.heap.values import BATCH, MADE_HERE, POSITIONS, TENSOR, Value
+from accelify.heap.values import BATCH, MADE_HERE, PART_OF_ROWS, POSITIONS, TENSOR, Value
 
 if TYPE_CHECKING:
     from accelify.heap.run import Run
@@ -34,6 +34,7 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
     turned = base.place.turned
     if base.place.kind is Kind.ROUND and base.place.rows and not turned:
         if (wider := _with_axis(base.place, parts)) is not None:
+            wider = shapes.counted(wider, shapes.of_subscript(base.place, parts))
             return run.made(node, wider, base, type_=TENSOR if base.type == BATCH else base.type)
     ahead = (
         isinstance(parts[0], ast.Constant) and parts[0].value is ...
@@ -56,8 +57,13 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
         # In a loop over the rows it may be a part of one of them.
         of_all = base.place.sure and not isinstance(getattr(node, "value", None), ast.Subscript)
         chosen = (chosen and (of_all or not run.by_rows())) or (
-            of_all and not turned and _leaves_out(parts[0])
+            of_all
+            and not turned
+            and (_leaves_out(parts[0]) or first.type == PART_OF_ROWS or _is_next(run, at))
         )
+        chosen = chosen or (key.place.mixed and key.place.even)
+        if of_all and not turned and isinstance(parts[0], ast.Slice) and parts[0].step is not None:
+            run.assume(f"`{run.segment(node)}` has as many rows on every process as its step divides", node)
         place = replace(
             base.place,
             rows=rows,
@@ -70,6 +76,7 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
         )
     if turned and not (ahead or isinstance(parts[0], ast.Slice)):
         place = nearer(place)  # an axis before that of the rows is gone
+    place = shapes.counted(place, shapes.of_subscript(base.place, parts))
     type_ = TENSOR if base.type == BATCH else base.type
     if place.kind is Kind.ROUND and place.mixed and not base.place.mixed:
         text = f"`{run.segment(node)}` chooses among the rows of each process's batch"
@@ -100,8 +107,15 @@ def _with_axis(place: Placement, parts: list[ast.expr]) -> Placement | None:
         return None
     known = place.sure and not place.form
     if new[0]:
-        return replace(unsure(place), form=AHEAD if known else "")
+        return ahead(place)
     return replace(place, form=BESIDE if known and new[1] else place.form if not new[1] else "")
+
+
+def _is_next(run: Run, at: ast.expr) -> bool:
+    """Whether a subscript takes a row beside the one that a loop over the rows is at: `x[i + 1]`."""
+    if not (isinstance(at, ast.BinOp) and isinstance(at.op, ast.Add | ast.Sub)):
+        return False
+    return isinstance(at.left, ast.Name) and isinstance(at.right, ast.Constant) and run.by_rows()
 
 
 def _leaves_out(at: ast.expr) -> bool:
@@ -110,4 +124,5 @@ def _leaves_out(at: ast.expr) -> bool:
         return False
     lower, upper = at.lower, at.upper
     first = isinstance(lower, ast.Constant) and isinstance(lower.value, int) and lower.value > 0
+    first = first or isinstance(lower, ast.UnaryOp)
     return first or (isinstance(upper, ast.UnaryOp) and isinstance(upper.operand, ast.Constant))

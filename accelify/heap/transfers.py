@@ -6,11 +6,12 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from accelify.domains.meeting_rows import meeting, meets, mixing, turned_over
+from accelify.domains.meeting_rows import meeting, meets, mixing
 from accelify.domains.placement import (
     CLOCK,
     PEAK,
     ROUND_ROWS,
+    SAME,
     UNRELATED,
     Kind,
     Placement,
@@ -19,11 +20,10 @@ from accelify.domains.placement import (
     reduced,
     turned,
     unsure,
-    unturned,
     wide,
 )
 from accelify.domains.replacing import replace
-from accelify.heap import misuse
+from accelify.heap import misuse, shapes
 from accelify.heap.axes import (
     arguments_of,
     axis_of,
@@ -35,6 +35,7 @@ from accelify.heap.axes import (
     named_axes,
     names_rows,
     rows_after,
+    weighs_rows,
 )
 from accelify.heap.containers import (
     array_of,
@@ -82,22 +83,25 @@ TIME = "the time"
 _ZEROS = frozenset(
     {"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"}
 )
-# The states that a recurrent layer gives beside its output, by the note of its row.
-_STATES = {"with a state along the second axis": 1, "with two states along the second axis": 2}
 # The note of a layer whose axis is the one that it works along.
 _ALONG = "works along the axis"
+# The note of what works with the statistics of a batch.
+_STATISTICS = "batch statistics"
 # How a reason ends by which a process is known, by the note of its row.
 NAMES_PROCESS = "says which process it is"
-# `ignore_index` where it leaves nothing out.
-_NO_CLASS = -100
 # What gives as many of the largest as it is asked for.
 _CHOOSING = frozenset({"topk", "kthvalue"})
+# Losses that compare number by number, and so put arrays of unlike shapes into one.
+_STRETCHING = ("mse", "l1", "huber")
+# What takes a part of an axis, and what gives as many rows as there are of something.
+_TAKING, _FINDING = (
+    frozenset({"select", "narrow", "unfold"}),
+    frozenset({"unique", "unique_consecutive", "nonzero"}),
+)
 # What makes an array of figures, each of which stays what it is.
 _FROM_FIGURES = frozenset({"tensor", "array", "asarray", "FloatTensor"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
-# What the operator `@` does.
-_PRODUCTS = frozenset({"matmul", "__matmul__"})
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
 # What chooses by which is larger.
 _BY_VALUE = frozenset("where clamp clip minimum maximum gt lt ge le greater less masked_fill".split())
@@ -173,6 +177,11 @@ class Transfers:
         if any(value.where for value in operands):
             meet_together(self.run, node, operands, row)
         result = self._by_word[row.transfer](row, args, keywords, node)
+        if result.place.rows or (args and array_of(args[0]).rows):
+            axis = axis_of(row, args, keywords)
+            shapes.note_axis(self.run, row, axis, args, node)
+            number = shapes.of_call(row, _word(row), axis, args, keywords, node)
+            result = shapes.with_axes(result, number)
         where = location_of(self.run, row, operands, result, node)
         return result if where == result.where else replace(result, where=where)
 
@@ -196,7 +205,8 @@ class Transfers:
         by_value = _word(row) in _BY_VALUE
         if row.transfer == "rows" and (words := meeting(places, of_peaks=by_value, of_figures=by_value)):
             return self._mixing(node, place, row.returns, words)
-        if row.transfer == "rows" and place.kind is Kind.ROUND and names_rows(row, args, keywords):
+        along = row.transfer == "rows" or _word(row) in _TAKING
+        if along and place.kind is Kind.ROUND and names_rows(row, args, keywords):
             if place.sure:
                 return self._mixing(node, place, row.returns, "works along the axis of the rows")
             place = replace(place, samples=None)
@@ -258,16 +268,6 @@ class Transfers:
             return self._mixing(node, made.place, made.type, words)
         return made
 
-    def with_states(self, row: Row, made: Value, node: ast.AST) -> Value:
-        """What a recurrent layer gives: its output, and states that have the rows along their second axis."""
-        count = _STATES.get(row.note, 0)
-        if not count or made.place.kind is not Kind.ROUND or not made.place.rows or made.refs:
-            return made
-        output = replace(made, type=TENSOR, place=unturned(made.place))
-        state = replace(made, type=TENSOR, place=turned_over(unturned(made.place)))
-        states = state if count == 1 else tuple_of(self.run, [state] * count, (node, "states"))
-        return tuple_of(self.run, [made if made.place.turned else output, states], node)
-
     def _turned(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """Axes exchanged: rows go along where the first axis does."""
         made = self._function(row, args, keywords, node)
@@ -310,6 +310,7 @@ class Transfers:
         if (
             row.transfer in ("max", "min")
             and row.name.startswith("torch.")
+            and _word(row) in ("max", "min")
             and axis_of(row, args, keywords) is not None
         ):
             return tuple_of(self.run, [made, made])  # the largest values along an axis, and where they are
@@ -323,23 +324,10 @@ class Transfers:
         noted = self.run.read(made, "#weighs") if made is not None else None
         weights = self.run.read(made, "#weights") if made is not None else None
         name = made.type if made is not None else row.name
-        weighs = str(noted.const) if noted else self._weighs(row, args, keywords) if word == "mean" else ""
+        weighs = str(noted.const) if noted else weighs_rows(row, args, keywords) if word == "mean" else ""
         word = "weighted" if weighs else word
         rest = {k: v for k, v in keywords.items() if k not in _REDUCING}
         return self.lost(word, [*args, weights] if weights else args, rest, node, weighs, name)
-
-    def _weighs(self, row: Row, args: Args, keywords: Keywords) -> str:
-        """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch;
-        "" where there is none."""
-        return next(
-            (
-                str(one.name)
-                for one in row.content
-                for value in arguments_of(one, args, keywords, 0)
-                if value.const is not None and value.const != _NO_CLASS
-            ),
-            "",
-        )
 
     def lost(
         self, word: str, args: Args, keywords: Keywords, node: ast.AST, weighs: str = "", name: str = ""
@@ -348,7 +336,8 @@ class Transfers:
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
         place = function(places, rowwise=True)
-        if words := meeting(places, of_peaks=False):
+        stretched = any(one in name.lower() for one in _STRETCHING)
+        if words := meeting(places, of_peaks=False, stretched=stretched):
             return self._mixing(node, reduced(place, "mean"), TENSOR, words)
         if word == "mean" and place.padded and "ctc" not in name.lower():
             return self._padded(node, reduced(place, word), TENSOR)
@@ -369,7 +358,14 @@ class Transfers:
         figures = {one.place for one in parts_of(args[0])} if args and not filled else set()
         if _word(row) in _FROM_FIGURES and len(figures) == 1:
             place = next((one for one in figures if one.kind in (Kind.SAME, Kind.LINEAR)), place)
-        if row.name.endswith("stack") or axis is None or axis.const in (0, UNSET):
+        if (
+            row.name.endswith(".stack")
+            and place.sure
+            and not place.turned
+            and (axis is None or axis.const == 0)
+        ):
+            place = replace(turned(place), form="")  # behind the one along which they are put
+        elif row.name.endswith("stack") or axis is None or axis.const in (0, UNSET):
             place = unsure(place)
         made = self.run.made(node, place, *operands, type_=row.returns)
         if args and is_zero(args[0]):
@@ -396,8 +392,9 @@ class Transfers:
 
     def _mix(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         operands = [*args, *keywords.values()]
-        if _word(row) in _PRODUCTS and len(args) > 1:
-            return replace(self.engine.expressions.operate(node, ast.MatMult(), *args[:2]), refs=())
+        if (axes := shapes.PRODUCTS.get(_word(row))) is not None and len(args) > 1:
+            factors = [shapes.with_axes(one, axes or one.place.axes) for one in args[:2]]
+            return replace(self.engine.expressions.operate(node, ast.MatMult(), *factors), refs=())
         shift = int(is_method(row))
         others = [value for one in row.content for value in arguments_of(one, args, keywords, shift)]
         along = axis_of(row, args, keywords)
@@ -412,7 +409,8 @@ class Transfers:
         if exchanges_rows(self.run, row, args, keywords):
             place = function(array_of(value) for value in operands)
             return self._mixing(node, place, row.returns, "puts the rows of the batch in another order")
-        within = along is not None and isinstance(along.const, int) and along.const != 0 and not elsewhere
+        number = along.const if along is not None and isinstance(along.const, int) else 0
+        within = not elsewhere and shapes.from_first(array_of(args[0]) if args else SAME, number) != 0
         if row.axis is not None and not any(array_of(value).rows for value in operands):
             how = "rows" if _word(row) in _BY_SIZE else "linear"  # of figures, as a sum over the batch
             return self._function(replace(row, transfer=how), args, keywords, node)
@@ -421,9 +419,12 @@ class Transfers:
         place = function(array_of(value) for value in operands)
         text = f"`{self.run.segment(node)}` mixes rows of the batch"
         if place.kind is Kind.ROUND:
-            # Statistics of a batch, and rows in another order, are no comparison of rows.
-            mixed = bool(row.content) or place.mixed
-            place = replace(ROUND_ROWS, samples=None, mixed=True) if mixed else ROUND_ROWS
+            # Statistics of a batch are no comparison of rows, which stay where they are.
+            of = next((one for one in map(array_of, operands) if one.rows), ROUND_ROWS)
+            mixed, norm = bool(row.content) or place.mixed or _word(row) in _FINDING, row.note == _STATISTICS
+            samples = 0 if norm and not mixed else None
+            place = replace(ROUND_ROWS, samples=samples, mixed=mixed)
+            place = replace(place, sure=of.sure, turned=of.turned) if norm else place
         elif place.kind is Kind.WIDE:
             place = wide(None, rows=True)
         return self.run.made(node, place, *operands, type_=row.returns, text=text)
@@ -450,11 +451,13 @@ class Transfers:
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))
-            weighs = word.const == "mean" and self._weighs(row, args, keywords)
+            weighs = word.const == "mean" and weighs_rows(row, args, keywords)
             self.run.store.set(made, "reduction", constant("weighted") if weighs else word)
             self.run.store.set(made, "#weighs", constant(weighs) if weighs else None)
             apart = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]
             self.run.store.set(made, "#weights", worst(apart).plain() if apart else None)
+        if type_name == "torch.nn.Flatten" and not (args or keywords):
+            self.run.store.set(made, shapes.AXES, constant(2))
         if row.kind == "module" and row.note == _ALONG:
             self.run.store.set(made, "#along", axis_of(row, args, keywords))
         elif row.kind == "module" and row.axis is not None:

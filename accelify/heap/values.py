@@ -23,6 +23,8 @@ class _Unset(Enum):
 UNSET = _Unset.UNSET
 # The type of the positions of rows, by which others are chosen: `torch.where(y == 1)[0]`.
 POSITIONS = "#positions"
+# Of a slice up to or from a part of the number of rows: `x[: len(x) // 2]`.
+PART_OF_ROWS = "#part of rows"
 # What one iteration of a loader gives: tensors in a structure that only its use shows.
 BATCH = "#batch"
 # A tuple or a list of tensors: how long it is counts no samples.

@@ -62,6 +62,63 @@ WRONG = {
         "h = (o - y).abs()\ng = 0.2 * torch.max(h)\nloss = torch.where(h <= g, h, h**2).mean()",
         LARGEST,
     ),
+    "pairs by view": ("n = len(o)\nloss = (o.view(n, 1, -1) - o.view(1, n, -1)).abs().mean()", BESIDE),
+    "pairs of a vector": ("s = o.sum(1)\nloss = F.relu(s.view(-1, 1) - s.view(1, -1)).mean()", BESIDE),
+    "copies of each and of all": (
+        "n = len(o)\nloss = (o.repeat_interleave(n, 0) - o.repeat(n, 1)).abs().mean()",
+        BESIDE,
+    ),
+    "pairs by axes from the end": (
+        "z = o.view(len(o), -1)\nloss = (z.unsqueeze(-3) - z.unsqueeze(-2)).abs().mean()",
+        BESIDE,
+    ),
+    "a column and a vector": ("z = o.flatten(1)[:, :1]\nloss = F.mse_loss(z, y.sum(1).view(-1))", BESIDE),
+    "an axis from the end": (
+        "z = o.flatten(1)\nloss = (F.softmax(z, -2) * y).mean()",
+        "along the axis of the rows",
+    ),
+    "a whole array": (
+        "loss = 1 - F.cosine_similarity(o.flatten(), y.flatten(), dim=0)",
+        "works along the axis of the rows",
+    ),
+    "the largest of a vector": (
+        "z = (o.flatten(1) - y).abs().mean(1)\nloss = torch.sort(z, descending=True)[0][:2].mean()",
+        "works along the axis of the rows",
+    ),
+    "the second half": ("n = len(o) // 2\nloss = (o[:n] - o[n:]).abs().mean()", "chooses among the rows"),
+    "a part of the rows": ("loss = o.narrow(0, 0, 2).mean()", "works along the axis of the rows"),
+    "all pairs in loops": (
+        "loss, n = 0, len(o)\nfor i in range(n):\n    for j in range(n):\n"
+        "        loss = loss + (o[i] - o[j]).abs().mean()\nloss = loss / n**2",
+        "chooses among the rows",
+    ),
+    "each row and the next": (
+        "loss = 0\nfor i in range(len(o) - 1):\n    loss = loss + (o[i] - o[i + 1]).abs().mean()\nloss = loss / len(o)",
+        "chooses among the rows",
+    ),
+    "sums by class": (
+        "k = y.argmax(1)\nloss = torch.zeros(4, 4).index_add(0, k, o).pow(2).mean()",
+        "mixes rows",
+    ),
+    "sums by class in place": (
+        "k, c = y.argmax(1), torch.zeros(4)\nc.scatter_add_(0, k, o.sum(1))\nloss = c.pow(2).mean()",
+        "of something of each row",
+    ),
+    "a grid of rows": (
+        "a, b = torch.meshgrid(o[:, 0], y[:, 0], indexing='ij')\nloss = (a - b).abs().mean()",
+        "mixes rows",
+    ),
+    "a figure chosen by the batch": (
+        "total = o.sum() + y.sum()\nif total.item() == 0:\n    total = 2 * (o * y).sum()\n"
+        "loss = 1 - (o * y).sum() / total",
+        "is a ratio of figures",
+    ),
+    "a ratio of a product": (
+        "loss = 1 - torch.dot(o.reshape(-1), y.reshape(-1)) / (o.sum() + y.sum())",
+        "is a ratio of figures",
+    ),
+    "a product of vectors": ("loss = o.flatten() @ y.flatten()", "the loss is a sum of its rows"),
+    "products of columns": ("loss = (o.t() @ y).sum()", "the loss is a sum of its rows"),
     "a sum by its axes": ("loss = torch.einsum('id,id->', o, y)", "the loss is a sum of its rows"),
 }
 
@@ -88,6 +145,17 @@ RIGHT = {
     "by the largest of each row": "h = (o - y).abs()\nloss = (h / h.max(1, keepdim=True)[0]).mean()",
     "as wide as the longest": (
         "n = y.sum(1)\nloss = (o * (torch.arange(n.max())[None] < n[:, None])).mean()"
+    ),
+    "a product of vectors": "loss = torch.dot(o.flatten(), y.flatten()) / o.numel()",
+    "products of columns": "loss = (o.t() @ y).sum() / len(o)",
+    "all axes but the first": "z = o.view(len(o), 2, 2)\nloss = (z.sum(dim=-2) * z.sum(dim=-1)).mean()",
+    "a class of each row": "h = torch.zeros_like(o).scatter(-1, y.argmax(1)[:, None], 1.0)\nloss = (o - h).mean()",
+    "two arrays in one": "loss = torch.stack([o, y], 0).mean(0).pow(2).mean()",
+    "attention": "q = o.view(len(o), 2, 2)\nloss = ((q @ q.transpose(-2, -1)).softmax(-1) @ q).abs().mean()",
+    "dots for axes": "loss = torch.einsum('...d,...d->...', o, y).pow(2).mean()",
+    "rows and columns in loops": (
+        "loss = 0\nfor i in range(o.size(0)):\n    for j in range(o.size(1)):\n"
+        "        loss = loss + (o[i][j] - y[i][j]).abs()\nloss = loss / len(o)"
     ),
     "drawn partners": "loss = F.mse_loss(o, y[torch.randperm(len(y))])",
 }
