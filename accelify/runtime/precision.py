@@ -114,7 +114,7 @@ class Precision:
         self.scaler: LossScaler | None = None
         # Set while the script's `accelerator.autocast()` is active.
         self.in_script_region = 0
-        if name == "fp16":
+        if name == "fp16" and (scaling is None or scaling.enabled):
             arguments = vars(scaling) if scaling is not None else {}
             self.scaler = LossScaler(device.type, **arguments)
 

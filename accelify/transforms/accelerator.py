@@ -130,7 +130,12 @@ def _import(context: Context) -> Change:
     root = context.script.module_of(anchored).scopes.module.node
     assert isinstance(root, ast.Module)
     arguments = context.plan.arguments.values()
-    configured = ("DistributedDataParallelKwargs", "GradientAccumulationPlugin", "DataLoaderConfiguration")
+    configured = (
+        "DistributedDataParallelKwargs",
+        "GradScalerKwargs",
+        "GradientAccumulationPlugin",
+        "DataLoaderConfiguration",
+    )
     names = ["Accelerator", *[n for n in configured if any(n in value for value in arguments)]]
     package = "accelerate" if context.for_accelerate else "accelify.runtime"
     above = (

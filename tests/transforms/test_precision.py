@@ -239,3 +239,39 @@ def test_the_line_that_keeps_the_casts_in_the_script_is_named() -> None:
     named = re.search(r"as a model is run outside of autocast \(line (\d+)\)", message)
     assert named is not None
     assert "model(torch.zeros(1, 4))" in lines[int(named[1]) - 1]
+
+
+IN_FLOAT16 = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(4, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = SCALER
+for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.ones(8).long()), batch_size=4):
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    with torch.autocast(device_type=device.type, dtype=torch.float16):
+        loss = nn.functional.cross_entropy(model(x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scaler", "dtype", "written"),
+    [
+        (
+            "torch.cuda.amp.GradScaler()",
+            "float16",
+            '"fp16",\n    kwargs_handlers=[GradScalerKwargs(enabled=torch.cuda.is_available())],\n)',
+        ),
+        ("torch.amp.GradScaler(device.type)", "half", '"fp16")'),
+        ("torch.amp.GradScaler()", "bfloat16", '"bf16")'),
+    ],
+)
+def test_autocast_to_float16_of_any_device_stays_so_on_a_cpu(scaler: str, dtype: str, written: str) -> None:
+    text = IN_FLOAT16.replace("SCALER", scaler).replace("float16", dtype)
+    assert f"mixed_precision={written}" in (convert_source(Source.from_text(text, PATH)).new_text or "")

@@ -25,7 +25,7 @@ from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.planning.attributes import text_here
 from accelify.analysis.planning.lifted import Expression, Lifted
 from accelify.analysis.planning.sites import PrepareSite
-from accelify.analysis.schedules.windows import Window, find_window, mixed_precision
+from accelify.analysis.schedules.windows import Window, find_window, mixed_precision, scales_on_gpu_alone
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.statements.negation import negated
@@ -155,6 +155,8 @@ class ConstructorArguments:
         if precision is not None:
             self.arguments["mixed_precision"] = precision[0]
             self.argument_reads["mixed_precision"] = precision[1]
+            if precision[0].startswith('"fp16"') and "is_available" not in precision[0]:
+                self._scaling()
         found = find_window(self.script)
         window = found if isinstance(found, Window) else None
         if window is not None and self.for_accelerate and not self._fits_accelerate(window):
@@ -164,6 +166,20 @@ class ConstructorArguments:
             name, value = window.argument(self.for_accelerate)
             self.arguments[name] = value
             self.argument_reads[name] = window.names
+
+    def _scaling(self) -> None:
+        """In float16 on a CPU, too: gradients are scaled there only where the script does so."""
+        if self.for_accelerate:
+            text = self.arguments["mixed_precision"]
+            on_gpu = '"fp16" if torch.cuda.is_available() else "bf16"'  # Accelerate has no float16 on a CPU
+            self.arguments["mixed_precision"] = (
+                text.replace('"fp16"', f"({on_gpu})") if " if " in text else on_gpu
+            )
+        elif scales_on_gpu_alone(self.script):
+            other = self.arguments.get("kwargs_handlers", "[]")[1:-1]
+            handlers = [*([other] if other else []), "GradScalerKwargs(enabled=torch.cuda.is_available())"]
+            self.arguments["kwargs_handlers"] = f"[{', '.join(handlers)}]"
+            self.argument_reads["kwargs_handlers"] = frozenset()
 
     def _tells_accumulation(self, anchor: Anchor) -> bool:
         """Write the steps of accumulation as they are known where the Accelerator is made.

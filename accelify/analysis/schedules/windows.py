@@ -189,6 +189,17 @@ def accumulates_by_hand(script: ScriptModel) -> ast.If | None:
     return None
 
 
+def _may_be_cpu(device: ast.expr | None) -> bool:
+    return device is not None and not is_constant(device, "cuda")
+
+
+def scales_on_gpu_alone(script: ScriptModel) -> bool:
+    """Whether no gradient is scaled on a CPU: each GradScaler is of CUDA, which torch takes where none is named."""
+    scalers = script.calls_to(k.SCALER_CLASSES)
+    legacy = [call for call in scalers if ".cuda.amp" in (script.qualname(call.func) or "")]
+    return not any(_may_be_cpu(call_argument(call, 0, "device")) for call in scalers if call not in legacy)
+
+
 def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
     """The `mixed_precision` argument that autocast and GradScaler ask for, as source, with the names it reads."""
     autocasts = script.calls_to(k.AUTOCAST_CLASSES)
@@ -199,11 +210,12 @@ def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
     for call in [*autocasts, *scalers]:
         legacy = ".cuda.amp" in (script.qualname(call.func) or "")
         dtype = call_keyword(call, "dtype")
-        if dtype is not None and (dotted(dtype) or "").endswith("bfloat16"):
+        word = (dotted(dtype) or "").rpartition(".")[2] if dtype is not None else ""
+        if word == "bfloat16":
             kind = "bf16"
-        device = None if legacy else call_argument(call, 0, "device_type")
-        if call in autocasts and device is not None and not is_constant(device, "cuda"):
-            cpu_kind = "bf16"
+        if call in autocasts and not legacy and _may_be_cpu(call_argument(call, 0, "device_type")):
+            # torch's own choice there is bfloat16.
+            cpu_kind = "fp16" if word in ("float16", "half") else "bf16"
         switch = call_keyword(call, "enabled")
         if switch is None and legacy and call.args and call in autocasts:
             switch = call.args[0]
@@ -237,14 +249,10 @@ def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
                 given = from_caller(script, switch)
                 if given is not None:
                     enabled, names = script.tree.segment(given), frozenset(names_in(given))
-    if kind == "bf16" and cpu_kind == "bf16":
-        value = '"bf16"'
-    else:
-        value = f'"{kind}" if torch.cuda.is_available() else "{cpu_kind}"'
+    alike = kind == cpu_kind
+    value = f'"{kind}"' if alike else f'"{kind}" if torch.cuda.is_available() else "{cpu_kind}"'
     if enabled:
-        value = (
-            f'{value} if {enabled} else "no"' if value == '"bf16"' else f'({value}) if {enabled} else "no"'
-        )
+        value = f'{value} if {enabled} else "no"' if alike else f'({value}) if {enabled} else "no"'
         if cpu_kind == "no":
             value = f'"{kind}" if {enabled} and torch.cuda.is_available() else "no"'
     return value, names
