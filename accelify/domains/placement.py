@@ -41,9 +41,7 @@ from typing import Concatenate, ParamSpec
 from accelify.domains.replacing import replace
 
 
-class Kind(StrEnum):
-    """See the module's docstring."""
-
+class Kind(StrEnum):  # see the module's docstring
     SAME = "same"
     SHARD = "shard"
     ROUND = "round"
@@ -63,11 +61,10 @@ class Placement:
     """One answer.
 
     `needs` says for OWN what would have made it right further up; `turned` along which axis rows lie (0: the first),
-    `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest.
-    `axes` is how many axes an array of rows has, 0 where that is not known.
-    `form` is AHEAD or BESIDE of rows with an axis of one put ahead of theirs or next to it, PEAK of what is the largest
-    or smallest of a batch, EACH of the numbers of all ranks, one of each,
-    FIGURE of one of two figures of a batch that is chosen by what the batch has.
+    `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest; `axes`
+    how many axes an array of rows has, 0 where that is not known. `form` is AHEAD or BESIDE of rows with an axis of one
+    put ahead of theirs or next to it, PEAK of what is the largest or smallest of a batch, EACH of the numbers of all
+    ranks, one of each, FIGURE of one of two figures of a batch that is chosen by what the batch has.
     """
 
     kind: Kind
@@ -99,8 +96,7 @@ SAME = Placement(Kind.SAME)
 ROUND = Placement(Kind.ROUND)
 ROUND_ROWS = Placement(Kind.ROUND, rows=True)
 SHARD = Placement(Kind.SHARD, rows=True)
-SAMPLE = Placement(Kind.SAMPLE)
-NUMBERED = Placement(Kind.SAMPLE, None)
+SAMPLE, NUMBERED = Placement(Kind.SAMPLE), Placement(Kind.SAMPLE, None)
 WIDE_ROWS = Placement(Kind.WIDE, rows=True)
 CHOSEN_ROWS = Placement(Kind.WIDE, rows=True, mixed=True)
 MAIN, CLOCK, OWN = Placement(Kind.MAIN), Placement(Kind.CLOCK), Placement(Kind.OWN)
@@ -113,8 +109,8 @@ _TOGETHER = "put together first"
 COUNTED = "by the rounds of all processes"
 # What a rank has from its last round, the original has from the round before.
 CARRIED = "from the round before"
-BEFORE, AFTER, AHEAD, BESIDE, PEAK, EACH = "before", "after", "ahead", "beside", "peak", "each"
-FIGURE = "figure"
+BEFORE, AFTER, AHEAD, BESIDE = "before", "after", "ahead", "beside"
+PEAK, EACH, FIGURE = "peak", "each", "figure"
 P = ParamSpec("P")
 
 
@@ -311,8 +307,8 @@ def _samples(found: list[Placement], linearly: bool, rowwise: bool) -> int | Non
 
 def is_figure(place: Placement) -> bool:
     """Whether it is a mean or a sum over a batch: a function of it that is not linear is neither."""
-    known = place.samples is not None or place.form == FIGURE
-    return place.kind is Kind.ROUND and not place.rows and not place.even and known
+    plain = place.kind is Kind.ROUND and not place.rows and not place.even
+    return plain and (place.samples is not None or place.form == FIGURE)
 
 
 def _of_all_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
@@ -444,9 +440,8 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         exponent = None if not linearly else exponent_sum(place.samples, samples if place.rows else 0, 1)
         degree = place.degree if linearly or place.degree == 0 else None
         peak = operation in ("max", "min") and place.rows
-        mixed = place.mixed or operation == "weighted" or (peak and place.sure)
-        mixed = mixed or (is_figure(place) and not linearly)
-        form = PEAK if peak else ""
+        apart = operation == "weighted" or (place.sure if peak else is_figure(place) and not linearly)
+        mixed, form = place.mixed or apart, PEAK if peak else ""
         return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed, form=form)
     if place.kind is Kind.WIDE:
         if operation == "weighted":

@@ -337,11 +337,9 @@ def _gradients(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
 
 def _grids(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`meshgrid`: each of the axes repeated along the others; None where rows come along another one than the first."""
-    indexing = keywords.get("indexing", constant("ij"))
-    behind = any(array_of(value).rows for value in args[1:])
-    if indexing.const != "ij" or behind or any(value.of(Container) for value in args):
-        return None
-    return tuple_of(engine.run, args, node)
+    known = keywords.get("indexing", constant("ij")).const == "ij"
+    unlike = any(one.of(Container) for one in args) or any(array_of(one).rows for one in args[1:])
+    return tuple_of(engine.run, args, node) if known and not unlike else None
 
 
 def _import_module(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

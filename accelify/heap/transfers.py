@@ -108,12 +108,7 @@ _BY_VALUE = frozenset("where clamp clip minimum maximum gt lt ge le greater less
 # What mixes the elements along an axis, and is not linear in them.
 _BY_SIZE = frozenset("sort argsort partition argpartition cumprod cumulative_prod nancumprod".split())
 _ELEMENTWISE = frozenset({"abs", "square", "pow", "sqrt", "exp", "log"})
-_OPERATORS: dict[str, ast.operator] = {
-    "plus": ast.Add(),
-    "minus": ast.Sub(),
-    "times": ast.Mult(),
-    "over": ast.Div(),
-}
+_OPERATORS = {"plus": ast.Add(), "minus": ast.Sub(), "times": ast.Mult(), "over": ast.Div()}
 
 
 def _word(row: Row) -> str:
