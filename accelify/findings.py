@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from accelify.rule_codes import name_of
+
 
 class Severity(StrEnum):
     """How bad it is when nothing is done."""
@@ -24,18 +26,22 @@ class Safety(StrEnum):
 
 
 class Rule(NamedTuple):
-    """A rule's code, name and one-sentence summary, as `accelify rule` and the reports show them.
+    """A rule's code and one-sentence summary, as `accelify rule` and the reports show them.
 
     `done` says in a few words what its edits did.
     """
 
     code: str
-    name: str
     summary: str
     severity: Severity = Severity.WARNING
     safety: Safety = Safety.SAFE
     effort: int = 2
     done: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the rule that users see."""
+        return name_of(self.code)
 
 
 @dataclass(frozen=True, order=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from accelify.findings import Finding
+if TYPE_CHECKING:
+    from accelify.findings import Finding
 
 # Rule, name, and the codes of its parts besides itself.
 _TABLE = """\
@@ -52,10 +54,14 @@ NAMES = {code: name for code, name, *_ in _ROWS}
 PUBLIC = {part: code for code, _, *numbers in _ROWS for part in (code, *(f"ACC{one}" for one in numbers))}
 
 
+def name_of(code: str) -> str:
+    """The name of the rule that a code stands for."""
+    return NAMES.get(PUBLIC.get(code, code), code)
+
+
 def published(finding: Finding) -> Finding:
     """A finding of a part as one of its rule, which is what users see."""
-    code = PUBLIC.get(finding.code, finding.code)
-    return replace(finding, code=code, name=NAMES.get(code, finding.name), part=finding.code)
+    return replace(finding, code=PUBLIC.get(finding.code, finding.code), part=finding.code)
 
 
 def published_all(findings: Iterable[Finding]) -> list[Finding]:

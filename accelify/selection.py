@@ -26,11 +26,7 @@ IGNORING = re.compile(r"#\s*accelify:\s*ignore(?:(?P<file>-file)\b|\[(?P<codes>[
 _CODE = re.compile(r"ACC\d{0,3}|ALL")
 # A comment that is not needed any more.
 UNUSED_IGNORE = Rule(
-    "ACC012",
-    "unused-ignore",
-    "A comment silences a rule that finds nothing there.",
-    Severity.INFO,
-    Safety.MANUAL,
+    "ACC012", "A comment silences a rule that finds nothing there.", Severity.INFO, Safety.MANUAL
 )
 _KEYS = ("select", "extend-select", "ignore", "per-file-ignores", "exclude", "only-distributed", "models")
 

@@ -134,7 +134,7 @@ def test_a_missing_file_is_a_source_error(tmp_path: Path) -> None:
         convert_paths([tmp_path / "absent.py"])
 
 
-RULE = Rule("ACC999", "test", "For this test.")
+RULE = Rule("ACC999", "For this test.")
 
 
 def edited(context: Context, text: str, *, core: bool) -> Change:

@@ -2,146 +2,33 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from accelify.findings import Finding, Rule, Safety
 
-
-class ProofRule(NamedTuple):
-    """A rule, and the demands of the engine that it stands for."""
-
-    rule: Rule
-    demands: frozenset[str]
-
-
-def _rule(code: str, name: str, summary: str, demands: str, effort: int) -> ProofRule:
-    rule = Rule(code, name, summary, safety=Safety.MANUAL, effort=effort)
-    return ProofRule(rule, frozenset(demands.split(", ")))
-
-
-RULES = (
-    _rule(
-        "ACC701",
-        "unproved-figure",
-        "A figure that is shown or written is not proved to be that of a single process.",
-        "content",
-        10,
-    ),
-    _rule(
-        "ACC702",
-        "effect-by-all",
-        "Every process does what a single process does once.",
-        "once",
-        5,
-    ),
-    _rule(
-        "ACC703",
-        "parted-path",
-        "A path that all processes use can differ between them.",
-        "path",
-        5,
-    ),
-    _rule(
-        "ACC704",
-        "parted-processes",
-        "Processes do not all come to a place where they meet, or decide something differently.",
-        "all ranks, same",
-        15,
-    ),
-    _rule(
-        "ACC705",
-        "parted-gradients",
-        "The gradients of a step are not proved to be those of a single process.",
-        "loss, prepared, accumulated",
-        15,
-    ),
-    _rule(
-        "ACC706",
-        "counted-rounds",
-        "A count of one process's rounds stands for that of a single process.",
-        "rounds",
-        10,
-    ),
-    _rule(
-        "ACC707",
-        "written-with-wrapper",
-        "A prepared model is written with its wrapper.",
-        "unwrapped",
-        5,
-    ),
-    _rule(
-        "ACC708",
-        "never-released",
-        "Each round of a loop prepares objects anew, and none are let go of.",
-        "let go",
-        10,
-    ),
-    _rule(
-        "ACC709",
-        "unordered-files",
-        "A file is read by every process, and nothing waits for the main process, which writes it.",
-        "order",
-        3,
-    ),
-    _rule(
-        "ACC710",
-        "two-devices",
-        "An operation joins tensors that lie on the host and on the device.",
-        "one device, moved",
-        3,
-    ),
-    _rule(
-        "ACC711",
-        "misplaced-prepare",
-        "The results of `prepare` are taken in another order.",
-        "taken",
-        3,
-    ),
-    _rule(
-        "ACC712",
-        "beside-accelerator",
-        "Something is done by hand that the Accelerator does, too.",
-        "beside, divided",
-        3,
-    ),
-    _rule(
-        "ACC713",
-        "counted-twice",
-        "Samples count more than once in a figure.",
-        "gathered",
-        3,
-    ),
-    _rule(
-        "ACC714",
-        "one-device-for-all",
-        "Every process uses the same device.",
-        "device",
-        2,
-    ),
-    _rule(
-        "ACC715",
-        "attribute-of-wrapper",
-        "An attribute is asked of a prepared model that may be wrapped.",
-        "wrapper",
-        2,
-    ),
-    _rule(
-        "ACC716",
-        "same-order-each-epoch",
-        "A DistributedSampler never gets the number of the epoch.",
-        "epoch",
-        1,
-    ),
-    _rule(
-        "ACC717",
-        "unfit-for-tpu",
-        "What is meant for TPUs makes XLA wait or compile anew in each step, or loses the parameters.",
-        "tpu",
-        3,
-    ),
-)
-
-_BY_DEMAND = {demand: one.rule for one in RULES for demand in one.demands}
+# Codes of rules, the minutes that they take by hand, and the demands of the engine that they stand for.
+_DEMANDS = """\
+701 10 content
+702 5 once
+703 5 path
+704 15 all ranks, same
+705 15 loss, prepared, accumulated
+706 10 rounds
+707 5 unwrapped
+708 10 let go
+709 3 order
+710 3 one device, moved
+711 3 taken
+712 3 beside, divided
+713 3 gathered
+714 2 device
+715 2 wrapper
+716 1 epoch
+717 3 tpu
+"""
+_BY_DEMAND: dict[str, Rule] = {}
+for _code, _effort, _demands in (line.split(maxsplit=2) for line in _DEMANDS.splitlines()):
+    _rule = Rule(f"ACC{_code}", "", safety=Safety.MANUAL, effort=int(_effort))
+    _BY_DEMAND |= dict.fromkeys(_demands.split(", "), _rule)
+RULES = tuple(dict.fromkeys(_BY_DEMAND.values()))
 
 
 def rule_of(demand: str) -> Rule:

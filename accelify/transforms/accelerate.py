@@ -27,7 +27,7 @@ from accelify.writer.edits import Edit, InsertAfter
 
 
 def _rule(code: str, name: str, summary: str, effort: int, severity: Severity = Severity.INFO) -> Rule:
-    return Rule(code, f"accelerate-{name}", summary, severity, effort=effort)
+    return Rule(code, summary, severity, effort=effort)
 
 
 LAST_BATCH = _rule("ACC601", "last-batch", "Accelerate fills the last batch of an epoch up.", 5)
@@ -37,7 +37,6 @@ SCHEDULE = _rule("ACC604", "batch-schedule", "Accelerate can run ahead of a sche
 WINDOW = _rule("ACC605", "accumulation", "Accelerate has no window of this kind.", 0)
 METHOD = Rule(
     "ACC606",
-    "accelerate-trains-by-method",
     "Accelerate's wrapped model has no methods but forward, and reduces no gradients for them.",
     safety=Safety.REVIEW,
     effort=15,
@@ -45,7 +44,6 @@ METHOD = Rule(
 )
 WRAPPER = Rule(
     "ACC607",
-    "accelerate-wrapper",
     "Accelerate's optimizers and schedulers hide what the wrapped ones have.",
     effort=1,
     done="read the objects inside Accelerate's wrappers",

@@ -30,16 +30,10 @@ from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter
 
 IMPORT = Rule(
-    "ACC101",
-    "import-accelerator",
-    "The script does not import the runtime.",
-    Severity.ERROR,
-    effort=1,
-    done="made an Accelerator",
+    "ACC101", "The script does not import the runtime.", Severity.ERROR, effort=1, done="made an Accelerator"
 )
 CREATE = Rule(
     "ACC102",
-    "create-accelerator",
     "The script runs on one device: it has no Accelerator.",
     Severity.ERROR,
     effort=3,
@@ -47,7 +41,6 @@ CREATE = Rule(
 )
 PREPARE = Rule(
     "ACC106",
-    "prepare",
     "Models, optimizers and loaders are not prepared for several processes.",
     Severity.ERROR,
     effort=10,
@@ -55,19 +48,11 @@ PREPARE = Rule(
 )
 DROPPED = Rule(
     "ACC410",
-    "unread-option",
     "An option of the script cannot be read where the Accelerator is made, or is set later than that.",
-    Severity.WARNING,
     effort=5,
     done="read options where the Accelerator is made",
 )
-HANDED = Rule(
-    "ACC415",
-    "handed-model",
-    "A model is handed over by a script that is not converted with this one.",
-    Severity.WARNING,
-    effort=10,
-)
+HANDED = Rule("ACC415", "A model is handed over by a script that is not converted with this one.", effort=10)
 _LONGEST_LINE = 100
 
 

@@ -18,11 +18,9 @@ from accelify.writer.edits import Delete, Edit, InsertAfter, PutUnder
 
 ACCUMULATE = Rule(
     "ACC112",
-    "gradient-accumulation",
     "Gradients are reduced at every micro-batch of a window.",
-    Severity.WARNING,
-    Safety.REVIEW,
-    10,
+    safety=Safety.REVIEW,
+    effort=10,
     done="put accumulation by hand under accelerator.accumulate",
 )
 

@@ -22,7 +22,6 @@ from accelify.transforms.base import Rule
 # Its edits are made before the script is analysed: accelify/lowering/apex.py.
 APEX = Rule(
     "ACC117",
-    "apex-amp",
     "The script casts, scales or synchronises by apex, past the Accelerator.",
     Severity.ERROR,
     Safety.REVIEW,

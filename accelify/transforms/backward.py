@@ -26,21 +26,17 @@ from accelify.writer.edits import Edit, InsertBefore
 
 BACKWARD = Rule(
     "ACC107",
-    "backward",
     "Gradients are not averaged over processes.",
     Severity.ERROR,
     done="averaged the gradients over the processes",
 )
 CLIP = Rule(
     "ACC108",
-    "clip-gradients",
     "Gradients are clipped before they are unscaled or reduced.",
     Severity.ERROR,
     done="clipped gradients after they are averaged",
 )
-REDUCTION = Rule(
-    "ACC406", "loss-reduction", "A loss that is part sum, part mean cannot be weighed by itself.", effort=10
-)
+REDUCTION = Rule("ACC406", "A loss that is part sum, part mean cannot be weighed by itself.", effort=10)
 
 
 def transform(context: Context) -> Iterator[Change]:

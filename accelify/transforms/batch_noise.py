@@ -17,16 +17,14 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.metrics.counts import size_of
 from accelify.analysis.statements.within_loops import runs_in
 from accelify.analysis.syntax import call_argument, walk
-from accelify.findings import Safety, Severity
+from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.writer import edits as verbs
 
 NOISE = Rule(
     "ACC423",
-    "shared-noise",
     "NumPy would draw the same noise on every process.",
-    Severity.WARNING,
-    Safety.REVIEW,
+    safety=Safety.REVIEW,
     effort=3,
     done="drew other noise on each process",
 )

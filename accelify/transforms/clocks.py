@@ -50,7 +50,6 @@ from accelify.writer.edits import Edit
 
 CLOCK = Rule(
     "ACC211",
-    "clock-name",
     "Every process would name a file or folder by its own clock or id, or by what it finds there.",
     done="made names that differ by process those of the main one",
 )

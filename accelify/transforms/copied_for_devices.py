@@ -20,9 +20,7 @@ from accelify.writer.edits import Edit
 
 COPIED = Rule(
     "ACC125",
-    "copied-for-devices",
     "What is made once for each GPU of DataParallel is as many times too large for one process.",
-    effort=2,
     done="made once what was repeated for each GPU",
 )
 _COPYING = frozenset({"repeat", "expand", "tile"})

@@ -32,9 +32,7 @@ from accelify.writer.edits import Delete, Edit
 
 COUNTED = Rule(
     "ACC413",
-    "counted-devices",
     "The batch size counts the GPUs of the machine, and each process takes all of it.",
-    effort=2,
     done="took the number of GPUs out of the batch size",
 )
 

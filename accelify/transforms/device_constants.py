@@ -39,7 +39,6 @@ from accelify.writer.edits import InsertAfter
 
 CONSTANT = Rule(
     "ACC118",
-    "device-constant",
     "A device that a module of the project chooses is the same one on every process.",
     Severity.ERROR,
     done="took the device from the Accelerator",

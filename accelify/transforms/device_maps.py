@@ -20,7 +20,6 @@ from accelify.writer.edits import Edit
 
 SPREAD = Rule(
     "ACC126",
-    "device-map",
     "Every process would spread the model over all GPUs of the machine, or put it on the same one.",
     Severity.ERROR,
     effort=5,

@@ -45,7 +45,6 @@ from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore
 
 CHOICE = Rule(
     "ACC103",
-    "device-choice",
     "A device chosen by the script is the same one on every process.",
     Severity.ERROR,
     done="took the device from the Accelerator",

@@ -33,7 +33,6 @@ from accelify.writer.edits import Edit, InsertAfter, PutUnder
 
 DOWNLOAD = Rule(
     "ACC205",
-    "download",
     "Every process would download the same files into the same place.",
     effort=3,
     done="let the main process download first",

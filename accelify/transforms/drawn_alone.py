@@ -15,16 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from accelify.analysis.files.effects import RANDOM
 from accelify.analysis.syntax import names_in, walk
-from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertBefore, PutUnder, Replace
 
 DRAWN = Rule(
     "ACC215",
-    "drawn-alone",
     "Random numbers that one process draws alone put its stream ahead of the others'.",
-    Severity.WARNING,
     effort=3,
     done="drew random numbers on every process alike",
 )

@@ -49,7 +49,6 @@ from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 ELSEWHERE = Rule(
     "ACC210",
-    "written-elsewhere",
     "A function of another module would write the same files on every process.",
     effort=3,
     done="left writing files to the main process",

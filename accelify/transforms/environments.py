@@ -23,16 +23,14 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.option_defaults import constants_in, is_false_by_default, option_defaults
 from accelify.analysis.syntax import Tree, call_keyword, calls_in, dotted
-from accelify.findings import Safety, Severity
+from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 UNSEEDED = Rule(
     "ACC212",
-    "unseeded-environment",
     "Every process would play other episodes: nobody seeds the environment.",
-    Severity.WARNING,
-    Safety.REVIEW,
+    safety=Safety.REVIEW,
     effort=5,
     done="seeded the environments alike",
 )

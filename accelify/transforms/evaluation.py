@@ -26,15 +26,12 @@ from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 GATHER = Rule(
     "ACC301",
-    "gather-metrics",
     "Metrics would cover one process's share of the data only.",
     Severity.ERROR,
     effort=5,
     done="computed metrics over the samples of all processes",
 )
-REPEATED = Rule(
-    "ACC303", "evaluation-repeated", "Every process evaluates the whole data set.", Severity.INFO, effort=10
-)
+REPEATED = Rule("ACC303", "Every process evaluates the whole data set.", Severity.INFO, effort=10)
 
 # Why a function is run by all processes that puts its figures together itself.
 _OF_ALL = ("it asks the Accelerator", "it communicates")

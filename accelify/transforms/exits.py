@@ -27,16 +27,14 @@ from accelify.analysis.metrics.counts import shape_of, size_of
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.caught import is_caught
 from accelify.analysis.syntax import is_constant, names_in, text_of, walk
-from accelify.findings import Safety, Severity
+from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 
 EXIT = Rule(
     "ACC405",
-    "local-early-exit",
     "Processes could leave the loop at different steps and wait for each other.",
-    Severity.WARNING,
     effort=5,
     done="made the processes leave loops together",
 )

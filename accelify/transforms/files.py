@@ -62,15 +62,10 @@ from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 FILES = Rule(
-    "ACC203",
-    "file-write",
-    "Every process would write the same files.",
-    effort=2,
-    done="left writing files to the main process",
+    "ACC203", "Every process would write the same files.", done="left writing files to the main process"
 )
 SHOWN = Rule(
     "ACC214",
-    "shown-picture",
     "Every process would show the same picture.",
     effort=1,
     done="left showing pictures to the main process",

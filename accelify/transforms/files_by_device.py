@@ -18,7 +18,6 @@ from accelify.writer.edits import Edit
 
 NAMED = Rule(
     "ACC213",
-    "file-named-by-device",
     "The name of a file holds the device, which is another one on every process.",
     safety=Safety.REVIEW,
     effort=5,

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from accelify.findings import Safety, Severity
+from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer.edits import InsertAfter
 
 SHARD = Rule(
     "ACC115",
-    "shard-batch",
     "Every process would work on the whole of a batch that the script makes by hand.",
-    Severity.WARNING,
-    Safety.REVIEW,
+    safety=Safety.REVIEW,
     effort=15,
     done="split batches made by hand between the processes",
 )

@@ -25,24 +25,20 @@ from accelify.analysis.syntax import (
     walk,
 )
 from accelify.analysis.values import Function
-from accelify.findings import Safety, Severity
+from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer.edits import Edit, InsertBefore
 
 BY_HAND = Rule(
     "ACC416",
-    "gradient-by-hand",
     "A gradient that is not made by backward is one process's own, and the processes drift apart.",
-    Severity.WARNING,
     effort=5,
     done="averaged gradients that no backward makes",
 )
 HOOK = Rule(
     "ACC418",
-    "parameter-hook",
     "A hook on a parameter sees one process's gradient, before the average.",
-    Severity.WARNING,
-    Safety.MANUAL,
+    safety=Safety.MANUAL,
     effort=10,
 )
 # Of a sum, these are not the sum of theirs: clipping, signs, norms.

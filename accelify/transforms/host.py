@@ -34,7 +34,6 @@ from accelify.writer.edits import Edit
 
 HOST_COPY = Rule(
     "ACC114",
-    "host-copy",
     "A tensor that prepare puts on the device is read on the host: by NumPy, or as lengths of sequences.",
     Severity.ERROR,
     effort=1,

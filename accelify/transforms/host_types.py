@@ -18,10 +18,8 @@ from accelify.writer.edits import Edit
 
 HOST_TYPE = Rule(
     "ACC121",
-    "host-type",
     "A batch that prepare puts on the device is tested for a tensor type of the CPU, which it no longer has.",
     Severity.ERROR,
-    effort=2,
     done="made tests of tensor types know types of the GPU",
 )
 _HOST_TYPE = re.compile(r"torch\.(\w+Tensor)")

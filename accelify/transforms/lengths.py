@@ -7,16 +7,9 @@ import ast
 from accelify.analysis import knowledge as k
 from accelify.analysis.schedules import step_rounds
 from accelify.analysis.syntax import dotted
-from accelify.findings import Severity
 from accelify.transforms.base import Context, Rule
 
-LENGTH = Rule(
-    "ACC401",
-    "length-before-prepare",
-    "A loader is shorter on each of several processes after prepare.",
-    Severity.WARNING,
-    effort=5,
-)
+LENGTH = Rule("ACC401", "A loader is shorter on each of several processes after prepare.", effort=5)
 
 
 def is_batch_size(node: ast.expr) -> bool:

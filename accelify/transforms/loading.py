@@ -36,7 +36,6 @@ from accelify.writer.edits import Edit, InsertBefore
 
 LOAD = Rule(
     "ACC207",
-    "load",
     "Every process would load this to the device it was saved from.",
     effort=1,
     done="loaded checkpoints to the process's device or the CPU",

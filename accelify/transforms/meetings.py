@@ -41,7 +41,6 @@ from accelify.writer.edits import Edit
 
 MEETING = Rule(
     "ACC120",
-    "host-meets-device",
     "A tensor made on the host meets a batch that prepare puts on the device.",
     Severity.ERROR,
     effort=3,

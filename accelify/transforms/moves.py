@@ -22,7 +22,6 @@ from accelify.writer.edits import Delete, Edit
 
 MOVE = Rule(
     "ACC104",
-    "device-move",
     "A move to the script's own device; prepare places models and batches.",
     Severity.ERROR,
     effort=1,

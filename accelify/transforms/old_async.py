@@ -16,7 +16,6 @@ from accelify.writer.edits import Edit, replace
 
 OLD_ASYNC = Rule(
     "ACC123",
-    "old-async",
     "`async` is a keyword since Python 3.7: the file does not parse.",
     Severity.ERROR,
     effort=1,

@@ -21,7 +21,6 @@ from accelify.writer import edits as verbs
 
 OLD_ITEM = Rule(
     "ACC124",
-    "old-item",
     "A loss is one number, which cannot be indexed.",
     Severity.ERROR,
     effort=1,

@@ -17,7 +17,6 @@ from accelify.writer.edits import Edit
 
 OLD_NEXT = Rule(
     "ACC122",
-    "old-next",
     "The iterator of a prepared loader has no method `next`.",
     Severity.ERROR,
     effort=1,

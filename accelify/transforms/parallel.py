@@ -36,7 +36,6 @@ from accelify.writer.edits import Edit
 
 PARALLEL = Rule(
     "ACC109",
-    "data-parallel",
     "DataParallel splits each batch over the GPUs of one process.",
     Severity.ERROR,
     done="removed DataParallel",

@@ -31,7 +31,6 @@ from accelify.writer.edits import Delete, Edit
 
 SCALER = Rule(
     "ACC110",
-    "grad-scaler",
     "The script scales its loss by itself, past the Accelerator.",
     Severity.ERROR,
     effort=5,
@@ -39,7 +38,6 @@ SCALER = Rule(
 )
 AUTOCAST = Rule(
     "ACC111",
-    "autocast",
     "The script casts by itself, past the Accelerator's mixed precision.",
     Severity.ERROR,
     done="replaced autocast by the Accelerator's mixed precision",

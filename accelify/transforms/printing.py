@@ -34,13 +34,7 @@ from accelify.transforms.nearby import is_called_within_reach, is_run_by_all
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, PutUnder
 
-LOGGING = Rule(
-    "ACC209",
-    "logging",
-    "Every process would log the same lines.",
-    effort=2,
-    done="left logging to the main process",
-)
+LOGGING = Rule("ACC209", "Every process would log the same lines.", done="left logging to the main process")
 # Other libraries log through Python's logging.
 _LOGGING = ("logging.", "absl.logging.", "glog.")
 _LOGURU = "loguru.logger."
@@ -49,11 +43,7 @@ _OF_CONSOLE = frozenset({"print", "print_json", "log", "rule"})
 # Through how many functions a data set may come to what it prints.
 _DEEPEST = 3
 PRINT = Rule(
-    "ACC201",
-    "print",
-    "Every process would print the same line.",
-    effort=1,
-    done="left printing to the main process",
+    "ACC201", "Every process would print the same line.", effort=1, done="left printing to the main process"
 )
 
 

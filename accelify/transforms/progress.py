@@ -26,7 +26,6 @@ from accelify.writer.edits import Edit
 
 PROGRESS = Rule(
     "ACC202",
-    "progress-bar",
     "Every process would draw the same progress bar.",
     effort=1,
     done="left progress bars to the main process",

@@ -41,7 +41,6 @@ from accelify.writer.edits import Edit
 
 RECORDS = Rule(
     "ACC304",
-    "recorded-figures",
     "What is recorded in a loop covers one process's share of the data only.",
     safety=Safety.REVIEW,
     effort=5,

@@ -32,7 +32,6 @@ from accelify.writer.edits import Edit
 
 REPLACE = Rule(
     "ACC116",
-    "replace-ddp",
     "The script distributes itself, past the Accelerator.",
     Severity.ERROR,
     Safety.REVIEW,

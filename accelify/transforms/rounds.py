@@ -21,16 +21,13 @@ from accelify.analysis.data.loaders import has_length
 from accelify.analysis.schedules.schedule_lengths import lengths_read_by
 from accelify.analysis.syntax import calls_in, dotted, names_in, walk
 from accelify.analysis.training_loops import Loop
-from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.transforms.lengths import counts_samples, is_batch_size
 from accelify.writer import edits as verbs
 
 ROUNDS = Rule(
     "ACC412",
-    "more-rounds-than-batches",
     "A loop takes more batches by hand than one of several processes has.",
-    Severity.WARNING,
     effort=5,
     done="ended loops with the batches that a process has",
 )

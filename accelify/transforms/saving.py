@@ -27,7 +27,6 @@ _LOADING = re.compile(r"(^|_)(load|restore|resume|read|from|get|find)", re.I)
 _CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))
 SAVE = Rule(
     "ACC206",
-    "save",
     "Every process would write the same file at the same time.",
     effort=3,
     done="left saving to the main process",

@@ -12,14 +12,12 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.findings import Safety, Severity
+from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
 
 PLATEAU = Rule(
     "ACC403",
-    "plateau-on-local-metric",
     "A metric of one process's own steers the learning rate.",
-    Severity.WARNING,
     effort=5,
     done="gave the scheduler the metric of all processes",
 )

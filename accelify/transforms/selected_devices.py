@@ -23,7 +23,6 @@ from accelify.writer.edits import Delete
 
 SELECT = Rule(
     "ACC113",
-    "device-selection",
     "Every process would select the same GPU.",
     Severity.ERROR,
     Safety.REVIEW,

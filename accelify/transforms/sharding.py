@@ -15,19 +15,15 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.within_loops import runs_in
 from accelify.analysis.syntax import call_argument, calls_in, dotted, target_names, text_of, walk
 from accelify.analysis.values import Entity
-from accelify.findings import Safety, Severity
+from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.transforms.rounds import epochs_of_whole_batches
 from accelify.writer import edits as verbs
 
-UNSHARDED = Rule(
-    "ACC402", "unsharded-data", "Every process works on the same data.", Severity.WARNING, effort=30
-)
+UNSHARDED = Rule("ACC402", "Every process works on the same data.", effort=30)
 BATCH_SHAPE = Rule(
     "ACC404",
-    "batch-size-in-shape",
     "A shape holds the configured batch size, not the batch's own.",
-    Severity.WARNING,
     effort=5,
     done="took the batch's size for the configured one",
 )

@@ -33,7 +33,6 @@ _HOLDER = re.compile(rf"(\w+)\.{NAME}\b")
 _Places: TypeAlias = Counter[ast.AST]
 THREAD = Rule(
     "ACC105",
-    "thread-accelerator",
     "A function that trains has no way to the Accelerator.",
     Severity.ERROR,
     effort=3,

@@ -42,7 +42,6 @@ from accelify.writer.edits import Edit
 
 TOTALS = Rule(
     "ACC302",
-    "running-totals",
     "A running total covers one process's share of the data only.",
     safety=Safety.REVIEW,
     effort=5,

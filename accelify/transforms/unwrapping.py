@@ -48,7 +48,6 @@ _TAKING_PARTS = frozenset({ast.Subscript, ast.For, ast.comprehension, ast.Starre
 _LOWER = "`{}` is another one in the wrapper that models have on several processes"
 UNWRAP = Rule(
     "ACC208",
-    "unwrap-model",
     "After prepare the model may be wrapped: its own attributes lie one level down.",
     effort=1,
     done="unwrapped the model where its attributes are used",

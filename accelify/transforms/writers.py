@@ -26,7 +26,6 @@ from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder
 
 WRITER = Rule(
     "ACC204",
-    "experiment-writer",
     "Every process would open and write a log of its own.",
     effort=3,
     done="left experiment logs to the main process",

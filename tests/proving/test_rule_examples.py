@@ -119,7 +119,7 @@ def test_examples_are_what_check_finds(code: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", NAMES)
 def test_every_page_is_whole(code: str) -> None:
     page = PAGES[code]
-    assert page.keys() - {"wrong", "right"} == {"summary", "about", "seen", "fix", "out"}
+    assert page.keys() - {"wrong", "right", "advice"} == {"summary", "about", "seen", "fix", "out"}
     assert ("wrong" in page) == ("right" in page)
     for which in page.keys() & {"wrong", "right"}:
         ast.parse(page[which])
