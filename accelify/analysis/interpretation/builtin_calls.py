@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
 from accelify.analysis.interpretation.expressions import Expressions
-from accelify.analysis.interpretation.reads import ReadsOfNodes
 from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS, is_of, kinds_of, of_kind
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Entity, Function, Mapping, Sequence, Value, Values
+from accelify.analysis.values import Entity, Function, Mapping, Sequence, Values
 
 
 class BuiltinCalls(Expressions):
     """What such calls return to the interpreter, and what they fill."""
-
-    reads: ReadsOfNodes
-
-    if TYPE_CHECKING:
-
-        def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None: ...
-        def attribute(self, base: Value, name: str, module: Module) -> Values: ...
-        def call_function(
-            self,
-            module: Module,
-            scope: Scope,
-            node: ast.Call,
-            function: Function,
-            arguments: list[Values],
-            keywords: dict[str | None, Values],
-        ) -> Values: ...
 
     def _container_method(
         self, node: ast.Call, base: Mapping | Sequence, name: str, arguments: list[Values]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -14,7 +13,6 @@ from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.interpretation.builtin_calls import BuiltinCalls
 from accelify.analysis.interpretation.factories import Factories
 from accelify.analysis.interpretation.parameters import Parameters
-from accelify.analysis.interpretation.reads import Reads, ReadsOfNodes
 from accelify.analysis.interpretation.record_classes import fields_of
 from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS, LibraryCalls, of_kind
 from accelify.analysis.modules.made_by_name import MadeByName, is_by_name, namespace_of
@@ -33,41 +31,9 @@ from accelify.analysis.values import (
     order_of,
 )
 
-if TYPE_CHECKING:
-    from accelify.analysis.program import Program
-
 
 class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameters):
     """The expression half of the interpreter."""
-
-    program: Program
-    variables: dict[tuple[Scope, str], Values]
-    returns: dict[Scope, Values]
-    calls: dict[ast.Call, set[Scope]]
-    callers: dict[Scope, list[tuple[Module, ast.Call]]]
-    entities: dict[tuple[object, object], Value]
-    changed: bool
-    reads: ReadsOfNodes
-    retained: dict[ast.AST | None, Values] | None
-    _memo: dict[ast.Call, tuple[Values, Reads]]
-    _own_names: dict[ast.Name, str]
-    _hands_back: dict[Scope, str | None]
-
-    if TYPE_CHECKING:
-
-        def settled(self) -> bool: ...
-        def entity(
-            self, site: object, tag: object, kind: str, module: Module | None, **more: object
-        ) -> Entity: ...
-        def part(self, base: Entity, tag: object, module: Module | None) -> Entity: ...
-        def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None: ...
-        def add(self, contained: Values, values: Collection[Value]) -> None: ...
-        def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None: ...
-        def variable(self, owner: Scope, name: str) -> Values: ...
-        def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
-        def attribute(self, base: Value, name: str, module: Module) -> Values: ...
-        def _imported(self, module: Module, name: str) -> Values: ...
-        def assign(self, module: Module, scope: Scope, target: ast.expr, values: Values) -> None: ...
 
     # -- expressions
 

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.data.handed_on import gone_through
 from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.interpretation.state import State
 from accelify.analysis.interpretation.torch_calls import is_of, kinds_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Entity, Mapping, Sequence, Value, Values
+from accelify.analysis.values import Entity, Mapping, Sequence, Values
 
 
-class Expressions:
+class Expressions(State):
     """What the interpreter makes of the expressions that are neither names, attributes, subscripts nor calls."""
-
-    entities: dict[tuple[object, object], Value]
-
-    if TYPE_CHECKING:
-
-        def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
-        def entity(
-            self, site: object, tag: object, kind: str, module: Module | None, **more: object
-        ) -> Entity: ...
-        def add(self, contained: Values, values: Collection[Value]) -> None: ...
-        def tensor_from(self, module: Module, node: ast.AST, contained: Values) -> Values: ...
-        def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
 
     def _constant(self, module: Module, scope: Scope, node: ast.Constant) -> Values:
         if isinstance(node.value, str) and k.DEVICE_TEXT.match(node.value):

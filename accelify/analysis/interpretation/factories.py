@@ -5,36 +5,19 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
-from accelify.analysis.interpretation.reads import ReadsOfNodes
-from accelify.analysis.program import Module, Program
+from accelify.analysis.interpretation.state import State
+from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Class, Entity, Sequence, Value, Values
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from accelify.analysis.values import Entity, Sequence, Value, Values
 
 # Depth of nested helpers: beyond this, calls are not distinguished.
 _DEEPEST = 3
 
 
-class Factories:
+class Factories(State):
     """The part of the interpreter that distinguishes the calls of a helper by what they return."""
-
-    program: Program
-    entities: dict[tuple[object, object], Value]
-    changed: bool
-    reads: ReadsOfNodes
-    returns: dict[Scope, Values]
-    callers: dict[Scope, list[tuple[Module, ast.Call]]]
-
-    if TYPE_CHECKING:
-
-        def add(self, contained: Values, values: Collection[Value]) -> None: ...
-        def classes(self) -> list[Class]: ...
-        def module_of(self, scope: Scope) -> Module: ...
 
     @cached_property
     def _times_called(self) -> Counter[str]:

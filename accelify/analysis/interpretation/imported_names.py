@@ -4,41 +4,20 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.interpretation.reads import ReadsOfNodes
-from accelify.analysis.program import Module, Program, absolute_name
+from accelify.analysis.interpretation.state import State
+from accelify.analysis.program import Module, absolute_name
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Imported, Value, Values
+from accelify.analysis.values import Imported, Values
 
 _DEEPEST_NAME = 10
 # Of whose names something is known, by whatever import they come.
 _KNOWN_LIBRARIES = frozenset({"torch", "torchvision", "torchtext", "torch_geometric", "monai", "tqdm"})
 
 
-class ImportedNames:
+class ImportedNames(State):
     """What names represent that come from elsewhere."""
-
-    program: Program
-    entities: dict[tuple[object, object], Value]
-    changed: bool
-    reads: ReadsOfNodes
-    # Names that are being looked up, and those found to be a library's.
-    _resolving: set[str]
-    _of_libraries: dict[tuple[Module, str], Values]
-    # What each module imports with a star: modules of the project, and libraries.
-    _star_imports: dict[Module, list[Module]]
-    _star_libraries: dict[Module, list[str]]
-
-    if TYPE_CHECKING:
-
-        def settled(self) -> bool: ...
-        def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None: ...
-        def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
-        def variable(self, owner: Scope, name: str) -> Values: ...
-        def attribute(self, base: Value, name: str, module: Module) -> Values: ...
 
     def _run_import(self, module: Module, scope: Scope, node: ast.Import) -> None:
         for alias in node.names:

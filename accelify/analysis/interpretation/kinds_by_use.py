@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.interpretation.reads import ReadsOfNodes
-from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Class, Entity, Value, Values
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from accelify.analysis.interpretation.state import State
+from accelify.analysis.values import Class, Entity, Value
 
 _READING = frozenset({"torch.load", "pickle.load", "dill.load", "joblib.load"})
 
 
-class KindsByUse:
+class KindsByUse(State):
     """The part of the interpreter that sets the kind of unknown `Entity` objects by their use."""
 
-    entities: dict[tuple[object, object], Value]
-    variables: dict[tuple[Scope, str], Values]
-    changed: bool
-    reads: ReadsOfNodes
     # Those that are still unknown, and those that are part of another, with what they are there.
     _unknown: list[Entity]
     _of_entities: list[tuple[Entity, object, Entity]]
@@ -30,10 +20,6 @@ class KindsByUse:
     _shows_none: dict[Entity, tuple[int, int]]
     # Those whose kind has changed, and which of the statements read is not known yet.
     _turned: set[Entity]
-
-    if TYPE_CHECKING:
-
-        def add(self, contained: Values, values: Collection[Value]) -> None: ...
 
     def upgrade(self) -> None:
         """Set the kind of unknown `Entity` objects by their use."""

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
-from typing import TYPE_CHECKING
 
+from accelify.analysis.interpretation.state import State
 from accelify.analysis.scopes import Scope
-from accelify.analysis.values import Mapping, Sequence, Value, Values
+from accelify.analysis.values import Mapping, Sequence, Values
 
 
-class Parameters:
+class Parameters(State):
     """The part of the interpreter that binds them."""
-
-    entities: dict[tuple[object, object], Value]
-
-    if TYPE_CHECKING:
-
-        def add(self, contained: Values, values: Collection[Value]) -> None: ...
-        def bind(self, scope: Scope, name: str, values: Collection[Value]) -> None: ...
 
     def _positional(self, target: Scope, names: list[str], index: int, values: Values) -> None:
         """Bind a parameter to an argument, or put that into the function's `*args`."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.interpretation.reads import ReadsOfNodes
 from accelify.analysis.interpretation.record_classes import NAMED, NAMED_TUPLE, NAMESPACES, names_given
+from accelify.analysis.interpretation.state import State
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, call_keyword, calls_in, is_constant
@@ -39,33 +38,8 @@ _KNOWN = (
 )
 
 
-class LibraryCalls:
+class LibraryCalls(State):
     """The part of the interpreter that knows the library."""
-
-    changed: bool
-    reads: ReadsOfNodes
-    entities: dict[tuple[object, object], Value]
-
-    if TYPE_CHECKING:
-
-        def settled(self) -> bool: ...
-        def entity(
-            self, site: object, tag: object, kind: str, module: Module | None, **more: object
-        ) -> Entity: ...
-        def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None: ...
-        def add(self, contained: Values, values: Collection[Value]) -> None: ...
-        def evaluate(self, module: Module, scope: Scope, node: ast.expr | None) -> Values: ...
-        def store_attribute(self, base: Value, name: str, values: Values) -> None: ...
-        def element_values(self, module: Module, site: ast.AST, value: Value) -> Values: ...
-        def call_function(
-            self,
-            module: Module,
-            scope: Scope,
-            node: ast.Call,
-            function: Function,
-            arguments: list[Values],
-            keywords: dict[str | None, Values],
-        ) -> Values: ...
 
     def call_imported(
         self,

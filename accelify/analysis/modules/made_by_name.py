@@ -6,20 +6,15 @@ One helper makes data, models and optimizers alike, so that calls are distinguis
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from accelify.analysis import values as v
+from accelify.analysis.interpretation.state import State
 from accelify.analysis.interpretation.torch_calls import of_kind
 from accelify.analysis.modules.evaluated_names import begun_with, evaluated_names
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import dotted
-from accelify.analysis.values import Class, Entity, Function, Imported, Value, Values
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from accelify.analysis.program import Program
+from accelify.analysis.values import Class, Function, Imported, Values
 
 _LIBRARIES = {
     "torch.optim": v.OPTIMIZER,
@@ -31,34 +26,8 @@ _LIBRARIES = {
 _KINDS = (v.LOADER, v.MODEL, v.OPTIMIZER, v.SCHEDULER, v.DATASET, v.CRITERION)
 
 
-class MadeByName:
+class MadeByName(State):
     """The part of the interpreter that follows a class chosen by name."""
-
-    program: Program
-    entities: dict[tuple[object, object], Value]
-    _star_imports: dict[Module, list[Module]]
-    _by_name: dict[Scope, ast.Call | None]
-
-    if TYPE_CHECKING:
-
-        def settled(self) -> bool: ...
-        def entity(
-            self, site: object, tag: object, kind: str, module: Module | None, **more: object
-        ) -> Entity: ...
-        def variable(self, owner: Scope, name: str) -> Values: ...
-        def lookup(self, module: Module, scope: Scope, name: str) -> Values: ...
-        def link(self, entity: Entity, relation: str, values: Collection[Value]) -> None: ...
-        def link_optimizer(self, module: Module, made: Entity, arguments: list[Values]) -> None: ...
-        def call_function(
-            self,
-            module: Module,
-            scope: Scope,
-            node: ast.Call,
-            function: Function,
-            arguments: list[Values],
-            keywords: dict[str | None, Values],
-        ) -> Values: ...
-        def kind_of_class(self, cls: Class) -> str: ...
 
     def made_in_helper(
         self,
