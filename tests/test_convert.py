@@ -163,7 +163,7 @@ def test_of_two_edits_that_collide_the_first_is_made(monkeypatch: pytest.MonkeyP
     assert conversion.new_text.startswith("import os.path\n")
     (left,) = [f for f in conversion.remaining if f.code == "ACC999"]
     assert "two edits meet in line 1" in left.message
-    assert left.message.count("ACC999") == 2, "both rules are named"
+    assert left.message.count("of ACC999") == 2, "both rules are named"
 
 
 def test_a_core_edit_that_cannot_be_made_leaves_the_script_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from accelify.analysis import values as v
 from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import Node, Tree, dotted
+from accelify.analysis.syntax import Node, Tree, dotted, flat_targets
 from accelify.analysis.values import Class, Entity, Mapping, Sequence, Values
 
 
@@ -55,7 +55,7 @@ class Holders:
             scope = self.scope_of(stmt)
             targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
             for target in targets:
-                for element in _flat(target):
+                for element in flat_targets(target):
                     self._note_holder(found, stmt, scope, element)
         return list(found.values())
 
@@ -87,7 +87,7 @@ class Holders:
         """What is assigned to an attribute of an object: `options.model = Net()`, `self.wrapper.inner = SGD(...)`."""
         found: dict[tuple[Scope | None, str], Holder] = {}
         for stmt in self.tree.nodes(ast.Assign):
-            for target in (e for t in stmt.targets for e in _flat(t)):
+            for target in (e for t in stmt.targets for e in flat_targets(t)):
                 scope, text = self.scope_of(stmt), dotted(target)
                 if not isinstance(target, ast.Attribute) or text is None:
                     continue
@@ -152,9 +152,3 @@ def _is_loaded(stmt: ast.stmt, scope: Scope) -> bool:
         and any(dotted(target) == name for target in node.targets)
         for node in scope.nodes
     )
-
-
-def _flat(target: ast.expr) -> list[ast.expr]:
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return [e for element in target.elts for e in _flat(element)]
-    return [target.value] if isinstance(target, ast.Starred) else [target]

@@ -381,11 +381,6 @@ def is_constant(node: Node | None, *values: object) -> bool:
     )
 
 
-def is_minus_one(node: Node | None) -> bool:
-    """Whether a node is `-1`, which is no literal but a minus in front of one."""
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and is_constant(node.operand, 1)
-
-
 def names_in(node: Node) -> frozenset[str]:
     """Every name read or written inside a node. Cached on it: many questions ask for those of one statement."""
     found: frozenset[str] | None = getattr(node, "_names", None)

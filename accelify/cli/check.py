@@ -90,30 +90,5 @@ def check(
 
     A comment `# accelify: ignore[ACC702]` in the script and [tool.accelify] in pyproject.toml leave findings out.
     """
-    run_check(
-        paths,
-        Options(
-            output_format=output_format,
-            select=select or [],
-            ignore=ignore or [],
-            exclude=exclude or [],
-            force_exclude=force_exclude,
-            only_distributed=only_distributed,
-            stdin_filename=stdin_filename,
-            baseline=baseline,
-            update_baseline=update_baseline,
-            add_ignores=add_ignores,
-            show_files=show_files,
-            config=config,
-            isolated=isolated,
-            statistics=statistics,
-            output_file=output_file,
-            no_cache=no_cache,
-            cache_dir=cache_dir,
-            exit_zero=exit_zero,
-            fix=fix,
-            unsafe_fixes=unsafe_fixes,
-            diff=diff,
-            watch=watch,
-        ),
-    )
+    given = {name: value for name, value in locals().items() if value is not None}
+    run_check(given.pop("paths"), Options(**given))

@@ -67,7 +67,7 @@ class _Lowering:
         self.tree = work.tree
         self.ranks = Ranks(work.script)
         # A script that counts machines too: what it spawns are the processes of one machine.
-        self.nodes = any(self._is_global_rank(s, s.value) for s in self.tree.nodes(ast.Assign))
+        self.nodes = any(self._is_global_rank(s) for s in self.tree.nodes(ast.Assign))
         self.counts: set[str] = set()
 
     def run(self) -> None:
@@ -362,7 +362,7 @@ class _Lowering:
             ):
                 text = f"str({text})"
             if any(
-                isinstance(a, (ast.Assign, ast.AnnAssign)) and self._is_global_rank(a, node)
+                isinstance(a, (ast.Assign, ast.AnnAssign)) and self._is_global_rank(a)
                 for a in self.tree.ancestors(node)
             ):
                 continue
@@ -370,11 +370,11 @@ class _Lowering:
             work.replace(node, text)
             work.found(RULE, node, f"the Accelerator knows the {kind}")
         for stmt in self.tree.nodes(ast.Assign):
-            if self._is_global_rank(stmt, stmt.value):
+            if self._is_global_rank(stmt):
                 work.placeholder(stmt.value, ATTRIBUTES[RANK])
                 work.found(RULE, stmt.value, "the Accelerator knows the rank")
 
-    def _is_global_rank(self, stmt: ast.stmt, node: ast.AST) -> bool:
+    def _is_global_rank(self, stmt: ast.stmt) -> bool:
         """`rank = node_rank * gpus + gpu`, as a whole."""
         return (
             isinstance(stmt, ast.Assign)

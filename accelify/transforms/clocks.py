@@ -87,7 +87,7 @@ def transform(context: Context) -> Iterator[Change]:
             context.plan.on_main_only(stmt)
             or script.enclosing_loops(stmt)
             or any(script.trains_around(call) for call in script.callers(script.scope_of(stmt)))
-            or _is_agreed(context, texts, value, agreed)
+            or _is_agreed(texts, value, agreed)
             or not names_path(context, texts, stmt, value)
         ):
             continue
@@ -114,7 +114,7 @@ def _handed_on(context: Context, texts: ClockTexts, agreed: set[Scope]) -> Itera
         for given in [*call.args, *[kw.value for kw in call.keywords]]:
             if not texts.is_text(given, set()) or context.is_claimed(given):
                 continue
-            if not _is_agreed(context, texts, given, agreed) and is_path_in(context, texts, call, given):
+            if not _is_agreed(texts, given, agreed) and is_path_in(context, texts, call, given):
                 stmt, name = context.tree.statement(call), short(context.tree.segment(given))
                 yield from _agree(context, texts, stmt, given, name)
 
@@ -295,7 +295,7 @@ def _numbered_elsewhere(context: Context) -> Iterator[Change]:
             break
 
 
-def _is_agreed(context: Context, texts: ClockTexts, value: ast.expr, agreed: set[Scope]) -> bool:
+def _is_agreed(texts: ClockTexts, value: ast.expr, agreed: set[Scope]) -> bool:
     """Whether the functions that compute an expression already return the same on every process."""
     given = [s for call in calls_in(value) for s in texts.given_by(call)]
     return any(texts.calls_one_of(function, agreed) for function in given)

@@ -189,7 +189,7 @@ def _read(
     message = f"every process would use `{text}` of {_file(constant.module)}"
     anchor = context.plan.anchor
     place = (anchor.before or anchor.after) if anchor is not None else None
-    if anchor is not None and place is not None and _can_be_bound(context, text, reads):
+    if anchor is not None and place is not None and _can_be_bound(context, reads):
         name = context.accelerator(reads[0]) or "accelerator"
         line = (f"{text} = {in_place_of(context.script, constant.values, name)}",)
         edit = context.beside_accelerator(line, order=-49)
@@ -205,7 +205,7 @@ def _read(
             left.append(read)
 
 
-def _can_be_bound(context: Context, text: str, reads: list[ast.Name | ast.Attribute]) -> bool:
+def _can_be_bound(context: Context, reads: list[ast.Name | ast.Attribute]) -> bool:
     """Whether one assignment after the Accelerator comes before all reads and binds the name that they read."""
     anchor, reach = context.plan.anchor, context.plan.reach
     assert anchor is not None

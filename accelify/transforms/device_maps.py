@@ -36,7 +36,7 @@ def transform(context: Context) -> Iterator[Change]:
         called = getattr(call.func, "attr", getattr(call.func, "id", ""))
         value = call_keyword(call, "device_map")
         if value is not None and called == "from_pretrained" and not context.is_claimed(value):
-            if not _spreads(context, value):
+            if not _spreads(value):
                 continue
             accelerator = context.accelerator(call)
             message = (
@@ -51,7 +51,7 @@ def transform(context: Context) -> Iterator[Change]:
             yield context.change(SPREAD, value, message, edits)
 
 
-def _spreads(context: Context, value: ast.expr) -> bool:
+def _spreads(value: ast.expr) -> bool:
     """Whether a map may name more, or another one, than the device of the process."""
     if is_constant(value, None) or names_cpu(value):
         return False

@@ -192,7 +192,7 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
     joined = ", ".join(names)
     line = f"{joined} = {accelerator}.gather_for_metrics({joined if len(names) == 1 else f'({joined})'})"
     edits: list[Edit] = []
-    sizes = _sizes(context, evaluation, names)
+    sizes = _sizes(evaluation, names)
     if evaluation.picked.is_needed:
         edits += _picked(context, evaluation, names, sizes, accelerator)
     elif evaluation.after is not None and names:
@@ -309,7 +309,7 @@ def _resolved(context: Context, node: ast.expr) -> str:
     return text_of(node if made is None else made)
 
 
-def _sizes(context: Context, evaluation: EvaluationLoop, names: list[str]) -> list[str]:
+def _sizes(evaluation: EvaluationLoop, names: list[str]) -> list[str]:
     """Lines that take sizes of the batch again, from one of the gathered tensors."""
     lines = []
     for name, expression in evaluation.sizes:

@@ -114,7 +114,7 @@ def _collected(context: Context, one: Collecting) -> Iterator[Change]:
                 continue
             if not is_read_by_numpy(context.script, one):
                 continue
-            edits = _with_method(context, value, f".cpu() if torch.is_tensor({value.id}) else {value.id}")
+            edits = _with_method(value, f".cpu() if torch.is_tensor({value.id}) else {value.id}")
         after.settle(value, HOST)
         text = short(context.tree.segment(value))
         message = f"`{text}` is on the device already, and what is collected of it was on the host"
@@ -205,7 +205,7 @@ def _of_either(
         if maker is not None and any(maker is n for n in walk(operand)):
             edits.append(_make_there(context, maker, str(device)))
         else:
-            edits += _with_method(context, operand, f".to({device})")
+            edits += _with_method(operand, f".to({device})")
         after.settle(operand, DEVICE, HOST)
     text = context.tree.segment(mixed[0])
     message = f"`{short(text)}` is on the host or on the device, and what it meets is on the host"
@@ -473,8 +473,8 @@ def _own_device(context: Context, node: ast.AST) -> str | None:
 
 
 def _fetched(context: Context, node: ast.expr) -> list[Edit]:
-    return _with_method(context, node, ".cpu()")
+    return _with_method(node, ".cpu()")
 
 
-def _with_method(context: Context, node: ast.expr, call: str) -> list[Edit]:
+def _with_method(node: ast.expr, call: str) -> list[Edit]:
     return [verbs.replace(node, node, call, order=5)]

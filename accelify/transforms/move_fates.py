@@ -174,7 +174,7 @@ class Fates:
             elif entity.kind == v.MODEL:
                 if isinstance(entity.site, ast.ClassDef):
                     return False
-                if not self.context.plan.gets(node, entity):
+                if entity not in self.context.plan.prepared:
                     return False
                 if self._is_needed_early(entity):
                     return False

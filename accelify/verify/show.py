@@ -55,7 +55,7 @@ def print_report(report: Report, console: Console) -> None:
         _say(console, f"{report.script} was not run: {report.converted.unchanged}")
         return
     for start in range(0, len(report.columns), _COLUMNS):
-        _print_table(report, report.columns[start : start + _COLUMNS], console)
+        _print_table(report.columns[start : start + _COLUMNS], console)
     for line in notes(report):
         _say(console, line)
     for line in explanations(report):
@@ -71,7 +71,7 @@ def print_report(report: Report, console: Console) -> None:
             _say(console, f"  and {len(left) - _SHOWN} more; `accelify check` lists them")
 
 
-def _print_table(report: Report, comparisons: list[Comparison], console: Console) -> None:
+def _print_table(comparisons: list[Comparison], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -115,10 +115,10 @@ def notes(report: Report) -> Iterator[str]:
 
 def explanations(report: Report) -> list[str]:
     """The sentences of all comparisons; of the one on a simulated GPU only what is not so on 1 process too."""
-    lines = [line for comparison in report.comparisons for line in explain(comparison, report)]
+    lines = [line for comparison in report.comparisons for line in explain(comparison)]
     if report.on_gpu.comparison is not None:
         known = {line.partition(": ")[2] for line in lines if line.startswith("1 process: ")}
-        found = explain(report.on_gpu.comparison, report)
+        found = explain(report.on_gpu.comparison)
         lines += [line for line in found if line.partition(": ")[2] not in known]
     return lines
 
@@ -141,7 +141,7 @@ def demands(report: Report) -> Iterator[str]:
         yield f"  not settled, {', '.join(places)}: {reason}"
 
 
-def explain(comparison: Comparison, report: Report | None = None) -> list[str]:
+def explain(comparison: Comparison) -> list[str]:
     """A sentence for each check that is not equal: differences first, then what cannot be compared."""
     run = comparison.run
     name = run.title

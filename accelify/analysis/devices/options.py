@@ -46,7 +46,7 @@ def holds_options(script: ScriptModel, node: ast.expr, depth: int = 4) -> bool:
         depth: through how many calls that turn options into others it is followed.
     """
     values = script.values(node)
-    if any(_is_options(script, value) for value in values) or _is_parsed(script, node):
+    if any(_is_options(value) for value in values) or _is_parsed(script, node):
         return True
     if depth and any(holds_options(script, one, depth - 1) for one in _made_of(script, node)):
         return True
@@ -55,7 +55,7 @@ def holds_options(script: ScriptModel, node: ast.expr, depth: int = 4) -> bool:
     return _is_read_as_options(script, node)
 
 
-def _is_options(script: ScriptModel, value: Value) -> bool:
+def _is_options(value: Value) -> bool:
     if isinstance(value, Mapping):
         return True
     if isinstance(value, Imported):

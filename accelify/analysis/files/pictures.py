@@ -18,13 +18,13 @@ def saves_picture(script: ScriptModel, bindings: Bindings, call: ast.Call) -> bo
     """`image.save(path)` of an image or an animation, which no tensor has."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "save" or not call.args:
         return False
-    if _is_drawn(script, bindings, call.func.value) or _names_picture(script, bindings, call.args[0]):
+    if _is_drawn(script, bindings, call.func.value) or _names_picture(bindings, call.args[0]):
         return True
     made, libraries = script.entities(call.func.value), ("PIL.", "matplotlib.animation.", "imageio.")
     return any(t.kind == v.TENSOR or (t.qualname or "").startswith(libraries) for t in made)
 
 
-def _names_picture(script: ScriptModel, bindings: Bindings, path: ast.expr) -> bool:
+def _names_picture(bindings: Bindings, path: ast.expr) -> bool:
     """Whether a path ends as those of pictures do: `os.path.join(folder, "a.png")`, whatever saves itself there."""
     given = [path]
     if isinstance(path, ast.Name):

@@ -71,7 +71,7 @@ def changed_by_gathering(
         or _by_position(later, gathered)
         or _labels_beside(script, statements, later, gathered)
         or _curved(script, [forward, *later])
-        or _extreme(script, later, gathered)
+        or _extreme(script, later)
         or answer_of_a_batch(script, [forward, *later], gathered)
         or _share_of_a_part(later)
         or _mean_by_samples(script, loop, [forward, *later])
@@ -215,7 +215,7 @@ def _curved(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
     return None
 
 
-def _extreme(script: ScriptModel, statements: Sequence[ast.stmt], gathered: set[str]) -> str | None:
+def _extreme(script: ScriptModel, statements: Sequence[ast.stmt]) -> str | None:
     """`worst = max(worst, loss.item())`: the largest of larger batches is another."""
     for stmt in statements:
         value = stmt.value if isinstance(stmt, ast.Assign) else None

@@ -47,7 +47,7 @@ def tensors_updated_by_hand(script: ScriptModel, prepared: Set[Entity]) -> Itera
     loops = {loop for loop, loaders in script.loader_loops if loaders & prepared}
     stepped = [o for o in script.optimizers if isinstance(o.site, ast.Call)]
     for (scope, name), found in reads.items():
-        if not _is_updated(script, scope, name) or not _are_bare(script, found[0].value, stepped):
+        if not _is_updated(scope, name) or not _are_bare(script, found[0].value, stepped):
             continue
         afterwards = script.tree.in_order(found)
         backwards = [b.call for b in script.backwards if b.scope is scope]
@@ -63,7 +63,7 @@ def tensors_updated_by_hand(script: ScriptModel, prepared: Set[Entity]) -> Itera
         yield UpdatedTensor(name, afterwards[0], _inside(script, afterwards[0], place))
 
 
-def _is_updated(script: ScriptModel, scope: Scope, name: str) -> bool:
+def _is_updated(scope: Scope, name: str) -> bool:
     """Whether a scope changes a tensor in its place: `w -= ...`, `w.data = ...`, `w.sub_(...)`."""
     own = (name, f"{name}.data")
     for node in scope.nodes:

@@ -129,7 +129,7 @@ def _makes_of(script: ScriptModel, outer: ast.Call, weights: ast.Call, run_by: _
     if script.is_a(outer, v.OPTIMIZER):
         return False
     given = {name for callee in callees for argument, name in handed_to(outer, callee) if argument is weights}
-    return any(_keeps(node, function, given) for function, node in run_by(script, outer))
+    return any(_keeps(node, given) for function, node in run_by(script, outer))
 
 
 def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_by: _Runs) -> bool:
@@ -144,12 +144,12 @@ def _hands_on(script: ScriptModel, stmt: ast.stmt, names: Collection[str], run_b
             for argument, name in handed_to(call, callee)
             if root_name(argument) in names
         }
-        if any(_keeps(node, function, own) for function, node in run_by(script, call)):
+        if any(_keeps(node, own) for function, node in run_by(script, call)):
             return True
     return False
 
 
-def _keeps(node: ast.AST, function: Scope, names: Collection[str]) -> bool:
+def _keeps(node: ast.AST, names: Collection[str]) -> bool:
     """Whether a node of a function stores the value of a parameter: a copy of it, itself, or its device."""
     if makes_another(node) or asks_device(node, names):
         return True

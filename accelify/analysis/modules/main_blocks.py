@@ -48,7 +48,7 @@ def only_for_main(module: Module, others: list[Module]) -> set[Node]:
         for stmt in module.tree.module.body
         if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)) and not stmt.decorator_list
     }
-    named = {name for other in others if other is not module for name in _named_outside(other, module)}
+    named = {name for other in others if other is not module for name in _named_outside(other)}
     for stmt in module.tree.module.body:
         if stmt is not guard and stmt not in functions.values():
             named |= set(_names(stmt))
@@ -62,8 +62,8 @@ def only_for_main(module: Module, others: list[Module]) -> set[Node]:
     return {stmt for name, stmt in functions.items() if name not in reached}
 
 
-def _named_outside(other: Module, module: Module) -> Iterator[str]:
-    """The names by which another module can mean something of a module."""
+def _named_outside(other: Module) -> Iterator[str]:
+    """The names by which a module can mean something of another."""
     tree = other.tree
     for node in tree.nodes(ast.ImportFrom):
         if any(alias.name == "*" for alias in node.names):

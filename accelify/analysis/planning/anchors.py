@@ -350,13 +350,13 @@ def find_anchor(script: ScriptModel, core: set[Scope], lifted: Lifted) -> Anchor
         defined = {
             n for stmt in script.tree.module.body if stmt is not script.main_guard for n in defines(stmt)
         }
-        body = script.tree.module.body if needed_names <= defined else _module_block(script, core)
+        body = script.tree.module.body if needed_names <= defined else _module_block(script)
         return _in_block(script, script.scopes.module, body, lifted)
     early = needs_it_on_import(script, needed_names)
     if early or any(h.kind == "module" for h in homes):
-        block = script.tree.module.body if early else _module_block(script, core)
+        block = script.tree.module.body if early else _module_block(script)
         return _in_block(script, script.scopes.module, block, lifted)
-    started = _where_it_starts(script, homes, core) if not needed_names else None
+    started = _where_it_starts(script, homes) if not needed_names else None
     if started is not None:
         return started
     for root in [*_roots(script, homes), *([script.scopes.module] if script.main_guard else [])]:
@@ -367,13 +367,13 @@ def find_anchor(script: ScriptModel, core: set[Scope], lifted: Lifted) -> Anchor
     return _in_block(script, script.scopes.module, script.tree.module.body, Lifted())
 
 
-def _where_it_starts(script: ScriptModel, homes: set[Scope], core: set[Scope]) -> Anchor | None:
+def _where_it_starts(script: ScriptModel, homes: set[Scope]) -> Anchor | None:
     """The script's place for the Accelerator, where all that needs it is in modules that it can be passed to:
     the script saves and prints too."""
     if any(_is_own(script, home) for home in homes) or not any(_shows(script, c) for c in script.calls()):
         return None
     found = [_root_anchor(script, r, Lifted()) for r in _roots(script, homes) if _is_own(script, r)]
-    found.append(_in_block(script, script.scopes.module, _module_block(script, core), Lifted()))
+    found.append(_in_block(script, script.scopes.module, _module_block(script), Lifted()))
     for anchor in found:
         if anchor is not None and all(map(Reach(script, anchor).can_be_given_to, homes)):
             return anchor
@@ -424,7 +424,7 @@ def _root_anchor(script: ScriptModel, root: Scope, lifted: Lifted) -> Anchor | N
     return _in_block(script, root, (guard or root.node).body, lifted)
 
 
-def _module_block(script: ScriptModel, core: set[Scope]) -> list[ast.stmt]:
+def _module_block(script: ScriptModel) -> list[ast.stmt]:
     """The module's body, or the main guard's where everything that matters is in it."""
     guard = script.main_guard
     if guard is None:

@@ -99,7 +99,7 @@ class Placement(ItemStatements):
                     if not self.containers.only_chosen(creations):
                         continue  # one of several: they are prepared in their container
                 item = Item(holder, kind, scope, creations, {entity})
-                used = self._used(holder, scope) + (holder.name in self.wrapped)
+                used = self._used(holder) + (holder.name in self.wrapped)
                 rank = (depth, -used, creations[0].lineno)
                 if best is None or rank < best[:3]:
                     best = (*rank, item)
@@ -308,7 +308,7 @@ class Placement(ItemStatements):
                 found.append(Item(holder, kind, scope, creations, {entity}, form))
         return found
 
-    def _used(self, holder: Holder, scope: Scope) -> int:
+    def _used(self, holder: Holder) -> int:
         """Whether training uses a name itself, where an `Entity` has several (`net = ssd_net`)."""
         if (
             holder.scope is None
@@ -396,7 +396,7 @@ class Placement(ItemStatements):
         if late and early:
             found += [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in late]
             item = self._part(item, early)
-        if self._definite(block, item, use) or self._read_anyway(block, item):
+        if self._definite(block, item, use) or self._read_anyway(item):
             return [(item, block, use), *found]
         # Only made on some paths: prepare right there.
         return [(self._part(item, [c]), self.tree.block_of(c)[2], None) for c in item.creations] + found
@@ -404,7 +404,7 @@ class Placement(ItemStatements):
     def _part(self, item: Item, creations: list[ast.stmt]) -> Item:
         return Item(item.holder, item.kind, item.scope, creations, item.entities, item.container)
 
-    def _read_anyway(self, block: list[Any], item: Item) -> bool:
+    def _read_anyway(self, item: Item) -> bool:
         """Whether a name is read on every path: then it is made on every path that goes on."""
         name, owner = item.holder.name, item.holder.scope
         if owner is None:

@@ -385,14 +385,10 @@ class Plan(AcceleratorPlace):
         """Whether an expression can be something that was prepared."""
         return any(t in self.prepared for t in self.script.entities(node, *kinds))
 
-    def gets(self, node: ast.expr, model: Entity) -> bool:
-        """Whether prepare gets a model that an expression can be, on every way that it comes there or goes on."""
-        return model in self.prepared
-
     def gets_all(self, node: ast.expr) -> bool:
-        """`gets`, of all models that an expression can be."""
+        """Whether prepare gets all models that an expression can be."""
         models = self.script.entities(node, v.MODEL)
-        return bool(models) and all(self.gets(node, one) for one in models)
+        return bool(models) and models <= self.prepared
 
     def after_prepare(self, node: Node, entities: Set[Entity] = frozenset()) -> bool:
         """Whether a node runs after the prepare of its scope, or where `entities` are prepared."""
