@@ -143,6 +143,3 @@ def _stored(node: ast.AST) -> Iterator[str]:
         yield node.id
     for child in children(node):
         yield from _stored(child)
-
-
-__all__ = ["OWN", "CalledNames", "called_names"]

@@ -67,6 +67,3 @@ def begun(one: Value | None, other: Value | None) -> tuple[Value | None, Value |
             first = replace(first, token=more.token, delta=more.delta)
             return (first, other) if more is other else (one, first)
     return one, other
-
-
-__all__ = ["appended", "begun", "is_first"]

@@ -101,6 +101,3 @@ def _added_to_array(engine: Interpreter, stmt: ast.AugAssign, target: ast.Subscr
     step = engine.run.made(stmt, place, added, *keys, type_=added.type)
     engine.statements.bind_again(holder, engine.expressions.operate(stmt, stmt.op, array, step), scope)
     return True
-
-
-__all__ = ["added_to_one"]

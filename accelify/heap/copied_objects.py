@@ -52,6 +52,3 @@ def _objects(run: Run, value: Value) -> list[Instance]:
             inner = [run.read(ref, name) for name in list(ref.fields) if name[0] != "#"]
             waiting += [(part, depth + 1) for part in inner if part is not None]
     return found
-
-
-__all__ = ["of_copy"]

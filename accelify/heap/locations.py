@@ -264,6 +264,3 @@ def _moves_input(model: Instance) -> bool:
     """Whether a model of the project moves something itself, as far as its classes say."""
     classes = [one for one in model.cls.line_up() if isinstance(one, Class)] if model.cls is not None else []
     return any(re.search(r"\.to\(|\.cuda\(|_to_\w+\(", text_of(one)) for one in classes)
-
-
-__all__ = ["at", "located", "location_of", "meet_model", "meet_together", "moved_to", "note_items"]

@@ -7,7 +7,7 @@ import re
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, target_names, walk
+from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, walk
 
 RANK, LOCAL, WORLD = "rank", "local rank", "world size"
 # Whether it is the main process, or the main one of its machine.
@@ -237,6 +237,3 @@ def _main_of(kind: str, negated: bool) -> tuple[str, bool]:
 def is_environment(script: ScriptModel, node: ast.expr) -> bool:
     """Whether an expression is `os.environ`."""
     return (script.qualname(node) or "") == "os.environ"
-
-
-__all__ = ["Ranks", "is_environment", "target_names"]

@@ -36,6 +36,3 @@ def of_one_share(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "go through all batches on every process"
         )
         yield made(replace(event, kind="state.write"), "same", Status.NAMED, text, begun)
-
-
-__all__ = ["of_one_share"]

@@ -68,6 +68,3 @@ def _is_of_process(value: ast.expr) -> bool:
         "process_index",
         "local_process_index",
     )
-
-
-__all__ = ["SPREAD", "transform"]

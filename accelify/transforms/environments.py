@@ -341,6 +341,3 @@ def _runs_once(context: Context, stmt: ast.AST) -> bool:
             return False
         stmt = calls[0]
     return False
-
-
-__all__ = ["UNSEEDED", "transform"]

@@ -88,6 +88,3 @@ def _reads(name: ast.Name, parent: Callable[[Node], Node | None]) -> bool:
     # `file["x"].resize(...)` and `file["x"].attrs[...] = ...` write; of `file["x"][:]` what follows is an array's.
     whole = isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Slice, ast.Tuple))
     return taken and (whole or not isinstance(around, ast.Attribute) or around.attr in ("shape", "value"))
-
-
-__all__ = ["transform"]

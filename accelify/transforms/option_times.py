@@ -37,6 +37,3 @@ def transform(context: Context) -> Iterator[Change]:
             f"Accelerator, {ADVICE}"
         )
         yield context.change(CLOCK, call, message)
-
-
-__all__ = ["transform"]

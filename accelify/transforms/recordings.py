@@ -83,6 +83,3 @@ def _edits(context: Context, call: ast.Call) -> list[Edit]:
         verbs.replace(call, inner),
         InsertAfter(stmt, lines, order=-10),
     ]
-
-
-__all__ = ["transform"]

@@ -283,6 +283,3 @@ def _open_block(context: Context, call: ast.Call) -> ast.With | None:
                 if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == target.id:
                     return ancestor
     return None
-
-
-__all__ = ["SAVE", "Safety", "transform"]

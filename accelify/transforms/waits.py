@@ -109,6 +109,3 @@ def all_wait_next(context: Context, stmt: ast.stmt) -> bool:
         if following or not isinstance(owner, ast.If):
             return bool(context.waiting.intersection(following))
         stmt = owner
-
-
-__all__ = ["all_wait_next", "is_image_writer", "made_one_by_one", "read_in_functions"]

@@ -82,6 +82,3 @@ def _reads_prefix(nodes: list[Node]) -> bool:
     return not texts & {_PREFIX, "module"} and any(
         isinstance(n, ast.Slice) and n.upper is None and is_constant(n.lower, len(_PREFIX)) for n in nodes
     )
-
-
-__all__ = ["transform"]

@@ -145,6 +145,3 @@ def _git(folder: Path, *arguments: str) -> bytes | None:
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None
-
-
-__all__ = ["SourceError", "Subject", "find_module", "find_subject", "is_converted", "read"]

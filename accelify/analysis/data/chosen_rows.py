@@ -83,6 +83,3 @@ def _is_mask(node: ast.expr, masks: set[str]) -> bool:
 
 def _word(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-__all__ = ["chosen_rows"]

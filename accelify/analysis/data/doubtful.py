@@ -70,6 +70,3 @@ def _is_gone_through(cls: Class) -> bool:
     if any(base.endswith("Loader") for base in cls.external_bases()):
         return False
     return cls.method("__iter__") is not None or cls.method("__next__") is not None
-
-
-__all__ = ["doubtful_loaders", "unseen_beside"]

@@ -61,6 +61,3 @@ def _tables(
         inner = [node.body, node.orelse]
     for one in inner if left else ():
         yield from _tables(tree, scope_of, one, left - 1)
-
-
-__all__ = ["asks_to_download"]

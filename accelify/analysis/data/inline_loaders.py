@@ -46,6 +46,3 @@ def loops_over_sites(
         if one.problem is None and not one.loaders & script.training_loaders
         if any(sites & {loader.site, *handed_on_at_once(script, loader)} for loader in one.loaders)
     }
-
-
-__all__ = ["handed_on_at_once", "loader_sites", "loops_over_sites"]

@@ -179,6 +179,3 @@ def is_text(script: ScriptModel, read: ast.Name) -> bool:
             "builtins.open",
         )
     return False
-
-
-__all__ = ["is_text", "one_by_one", "writes_all"]

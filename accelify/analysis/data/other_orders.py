@@ -30,6 +30,3 @@ def evaluates_in_other_orders(plan: Plan) -> bool:
         and runs_in(script, e.loop, passes)
         for e in plan.evaluations
     )
-
-
-__all__ = ["evaluates_in_other_orders"]

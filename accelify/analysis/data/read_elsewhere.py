@@ -164,6 +164,3 @@ def whole_loaders(items: list[Item], elsewhere: ReadElsewhere) -> set[Item]:
         if elsewhere.only_elsewhere(item):
             found.add(item)
     return found
-
-
-__all__ = ["ReadElsewhere", "whole_loaders"]

@@ -124,6 +124,3 @@ def _text_options(modules: Iterable[Module]) -> dict[str, list[ast.expr]]:
             else:
                 others.add(name)
     return {name: texts for name, texts in found.items() if name not in others}
-
-
-__all__ = ["is_numbered", "names_number", "texts_of"]

@@ -49,6 +49,3 @@ def as_given(script: ScriptModel, test: ast.expr, callee: Scope, call: ast.Call)
         return given[0]
     default = next((value for argument, value in callee.defaults() if argument.arg == test.id), None)
     return ast.Constant(bool(default.value)) if isinstance(default, ast.Constant) else None
-
-
-__all__ = ["as_given", "is_shared"]

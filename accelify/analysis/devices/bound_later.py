@@ -76,6 +76,3 @@ def _given(cls: Class, name: str) -> Iterator[ast.expr]:
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if isinstance(target, ast.Attribute) and target.attr == name:
                     yield node.value
-
-
-__all__ = ["BoundLater", "bound_later"]

@@ -58,6 +58,3 @@ def _binds(stmt: ast.stmt, name: str) -> bool:
     if "." not in name:
         return always_binds(stmt, name)
     return isinstance(stmt, ast.Assign) and any(dotted(target) == name for target in stmt.targets)
-
-
-__all__ = ["binds_device", "chooses_device", "settles_device"]

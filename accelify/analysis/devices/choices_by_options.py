@@ -94,6 +94,3 @@ def arms_of(node: ast.expr, test: ast.expr | None = None) -> list[tuple[ast.expr
     if isinstance(node, ast.BoolOp):
         return [arm for value in node.values for arm in arms_of(value, test)]
     return [(node, test)]
-
-
-__all__ = ["ChoicesByOptions", "arms_of"]

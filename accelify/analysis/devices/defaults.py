@@ -64,6 +64,3 @@ def _text_of(default: ast.expr | None) -> str | None:
     if is_numbered_gpu(default):
         return "cuda:0"
     return default.value if isinstance(default, ast.Constant) and isinstance(default.value, str) else None
-
-
-__all__ = ["calls_without", "is_left_to_default"]

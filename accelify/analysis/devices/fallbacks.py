@@ -64,6 +64,3 @@ def _lacks(script: ScriptModel, test: ast.expr) -> bool:
 def _is_option(script: ScriptModel, value: ast.expr) -> bool:
     base = value.value if isinstance(value, (ast.Attribute, ast.Subscript)) else None
     return isinstance(base, ast.Name) and holds_options(script, base)
-
-
-__all__ = ["fallback", "named_before"]

@@ -137,6 +137,3 @@ def _is_choice(stmt: ast.Assign) -> bool:
 
 def _of_environment(target: ast.expr) -> bool:
     return isinstance(target, ast.Subscript) and (dotted(target.value) or "").endswith("environ")
-
-
-__all__ = ["hidden_on_import", "hides_all", "hides_devices", "hiding"]

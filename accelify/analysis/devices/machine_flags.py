@@ -40,6 +40,3 @@ def _flags(module: Module) -> set[str]:
 
 def _asks_machine(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("cuda.is_available")
-
-
-__all__ = ["MachineFlags"]

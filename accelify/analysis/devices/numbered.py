@@ -67,6 +67,3 @@ def _given(call: ast.Call) -> Iterator[ast.expr]:
         yield stated
     if isinstance(call.func, ast.Attribute) and call.func.attr in _PUTTING:
         yield from call.args[:1]
-
-
-__all__ = ["NumberedDevices"]

@@ -75,6 +75,3 @@ def as_callers_say(
             return None
         text = re.sub(rf"(?<![\w.]){re.escape(name)}\b", handed, text)
     return text, frozenset(str(handed).partition(".")[0] for handed in reported.values())
-
-
-__all__ = ["as_callers_say", "is_move_to_gpu", "only_moves"]

@@ -136,6 +136,3 @@ def handed_to_parameter(script: ScriptModel, node: ast.expr, text: str) -> Itera
         given = call_argument(call, index, text)
         if given is not None:
             yield given
-
-
-__all__ = ["Way", "Ways", "handed_to_parameter", "self_of"]

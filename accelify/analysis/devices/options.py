@@ -128,6 +128,3 @@ def _made_of(script: ScriptModel, node: ast.expr) -> Iterator[ast.expr]:
 def _writes(script: ScriptModel, name: ast.Name) -> Iterator[ast.Name]:
     owner = script.scope_of(name).resolve(name.id)
     return (w for w in script.tree.writes(name.id) if script.scope_of(w).resolve(name.id) is owner)
-
-
-__all__ = ["OF_TENSORS", "holds_options", "parses"]

@@ -52,6 +52,3 @@ def _moved(script: ScriptModel, call: ast.Call, device: ast.expr) -> Iterator[tu
                 continue
             if isinstance(node.args[0], ast.Name) and node.args[0].id in names:
                 yield script.interpreter.module_of(callee), node
-
-
-__all__ = ["PartOnCpu", "parts_on_cpu"]

@@ -50,6 +50,3 @@ def _is_parameter_of_such(script: ScriptModel, name: ast.Name, depth: int) -> bo
         return True
     given = handed_to_parameter(script, name, name.id) if depth else ()
     return any(refuses_devices(script, one, depth - 1) for one in given)
-
-
-__all__ = ["refuses_devices"]

@@ -83,6 +83,3 @@ def _sets(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.AnnAssign):
         return isinstance(node.target, ast.Name) and node.target.id == name
     return isinstance(node, ast.Constant) and node.value in (name, f"--{name}")
-
-
-__all__ = ["is_read_off", "is_set_nowhere"]

@@ -124,6 +124,3 @@ def _is_same(script: ScriptModel, base: ast.expr, other: ast.expr) -> bool:
     if not (isinstance(root, ast.Name) and isinstance(other, ast.Name) and root.id == other.id):
         return False
     return script.scope_of(root).resolve(root.id) is script.scope_of(other).resolve(other.id)
-
-
-__all__ = ["is_read_only", "uses_of"]

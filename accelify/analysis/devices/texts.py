@@ -23,6 +23,3 @@ def is_numbered_gpu(node: ast.AST | None) -> bool:
     if isinstance(head, ast.BinOp):
         return is_numbered_gpu(head)
     return isinstance(head, ast.Constant) and bool(_HEAD.match(str(head.value)))
-
-
-__all__ = ["is_numbered_gpu"]

@@ -25,6 +25,3 @@ def dumps_to_file(call: ast.Call, text: Callable[[ast.expr], str] = _constants) 
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "dump" or len(call.args) != 1:
         return False
     return any(sign in _FIELD.sub("", text(call.args[0])) for sign in "./")
-
-
-__all__ = ["dumps_to_file"]

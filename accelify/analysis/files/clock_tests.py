@@ -70,6 +70,3 @@ def _assigned_around(script: ScriptModel, name: ast.Name) -> list[ast.Assign]:
     every = [n for n in script.tree.writes(name.id) if script.scope_of(n).resolve(name.id) is scope]
     # A loop's counter, or a sum, of the same name may be what is read.
     return made if len(every) == len(made) else []
-
-
-__all__ = ["asks_clock", "asks_for_file", "has_clocks"]

@@ -297,15 +297,3 @@ def _only_value(script: ScriptModel, name: ast.Name) -> ast.expr | None:
         return stmt.value
     reaching = reaching_assignments(script, name) if len(stores) > 1 else None
     return reaching[0].value if reaching and len(reaching) == 1 else None
-
-
-__all__ = [
-    "asked_beside",
-    "folder_made",
-    "folders_asked_for",
-    "makes_folder",
-    "makings",
-    "path_text",
-    "paths_asked",
-    "questions",
-]

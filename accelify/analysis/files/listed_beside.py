@@ -41,6 +41,3 @@ def is_listed_beside(script: ScriptModel, stmt: ast.stmt, paths: Collection[ast.
 def _folder(path: str) -> str:
     """The folder of a pattern (`runs/*.csv`), or the path itself."""
     return path.partition("*")[0].rpartition("/")[0] if "*" in path else path
-
-
-__all__ = ["is_listed_beside"]

@@ -203,6 +203,3 @@ def _renamed(texts: frozenset[str], holder: str | None, name: str | None) -> Ite
     for text in texts:
         if holder is not None and name is not None and text.startswith(f"{{{holder}."):
             yield f"{{{name}{text[len(holder) + 1 :]}"
-
-
-__all__ = ["ListedLater"]

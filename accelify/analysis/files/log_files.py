@@ -45,6 +45,3 @@ def by_default(call: ast.Call, scope: Scope) -> ast.Call:
     args = [default if one is mode else one for one in call.args]
     keywords = [ast.keyword(kw.arg, default if kw.value is mode else kw.value) for kw in call.keywords]
     return ast.copy_location(ast.Call(call.func, args, keywords), call)
-
-
-__all__ = ["BEGUN_LOGS", "begins_log", "by_default"]

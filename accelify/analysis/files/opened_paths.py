@@ -21,6 +21,3 @@ def opened_path(script: ScriptModel, call: ast.Call) -> ast.expr | None:
     mode = call_argument(call, 0, "mode")
     writes = isinstance(mode, ast.Constant) and _WRITING.fullmatch(str(mode.value))
     return func.value if writes else None
-
-
-__all__ = ["opened_path"]

@@ -54,6 +54,3 @@ def _is_drawn(script: ScriptModel, bindings: Bindings, node: ast.expr, depth: in
 
 def _makes_pictures(name: str | None) -> bool:
     return (name or "").endswith("transforms.ToPILImage")
-
-
-__all__ = ["saves_picture"]

@@ -169,6 +169,3 @@ def _may_be_one(text: str, other: str) -> bool:
     """Whether two paths can be the same, judged by the ends that are known."""
     end, other_end = _stated(text), _stated(other)
     return end.endswith(other_end) or other_end.endswith(end)
-
-
-__all__ = ["ReadLater"]

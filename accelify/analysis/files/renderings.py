@@ -44,6 +44,3 @@ def fetches_repository(call: ast.Call, name: str | None) -> bool:
     if name != "torch.hub.load":
         return False
     return not is_constant(call_argument(call, 2, "source"), "local")
-
-
-__all__ = ["RENDERING", "fetches_repository", "opens_window", "renders"]

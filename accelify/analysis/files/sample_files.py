@@ -149,6 +149,3 @@ class _Named:
         return isinstance(node, ast.JoinedStr) or (
             isinstance(node, ast.Constant) and isinstance(node.value, str)
         )
-
-
-__all__ = ["writes_own"]

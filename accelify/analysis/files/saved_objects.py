@@ -42,6 +42,3 @@ def _is_compiled(script: ScriptModel, node: ast.expr) -> bool:
 def _is_library_made(entity: Entity) -> bool:
     library = (entity.qualname or "torch").partition(".")[0]
     return entity.kind == v.UNKNOWN and entity.cls is None and library != "torch"
-
-
-__all__ = ["saved_to"]

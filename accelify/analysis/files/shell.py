@@ -84,6 +84,3 @@ def _assigned(scope: Scope, name: str) -> Iterator[ast.expr]:
             isinstance(t, ast.Name) and t.id == name for t in node.targets
         ):
             yield node.value
-
-
-__all__ = ["SHELL", "run_for_all", "writes_by_shell"]

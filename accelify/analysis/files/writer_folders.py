@@ -48,6 +48,3 @@ def opens_log(call: ast.Call) -> bool:
 def _is_made(script: ScriptModel, folder: str) -> bool:
     """Whether the script makes a folder, or one in it, by itself."""
     return any(f"{path_text(script, path)}/".startswith(f"{folder}/") for _, path, _ in makings(script))
-
-
-__all__ = ["needs_folder_of", "opens_log"]

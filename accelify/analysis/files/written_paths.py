@@ -136,6 +136,3 @@ def _read_in(node: ast.expr) -> set[str]:
     ]
     measured = {id(inner) for size in sizes for inner in walk(size)}
     return {n.id for n in walk(node) if isinstance(n, ast.Name) and id(n) not in measured}
-
-
-__all__ = ["path_parameters", "paths_given"]

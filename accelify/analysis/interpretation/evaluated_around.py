@@ -31,6 +31,3 @@ def is_evaluated_around(tree: Tree, call: Node) -> bool:
     if isinstance(around, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
         return inner is around.value
     return isinstance(around, (ast.Return, ast.Yield, ast.YieldFrom))
-
-
-__all__ = ["is_evaluated_around"]

@@ -114,6 +114,3 @@ class Expressions(State):
 def _are_lists(values: Values) -> bool:
     """Whether values can be lists, those of a model's parameters among them."""
     return any(isinstance(w, Sequence) or is_of(w, v.PARAMETERS) for w in values)
-
-
-__all__ = ["Expressions"]

@@ -120,6 +120,3 @@ class Factories(State):
             if cls.scope.node is owner
             for contained in cls.attributes.values()
         )
-
-
-__all__ = ["Factories"]

@@ -29,6 +29,3 @@ class Parameters(State):
         assert isinstance(mapping, Mapping)
         self.add(mapping.entries.setdefault(name, set()), values)
         self.bind(target, rest, {mapping})
-
-
-__all__ = ["Parameters"]

@@ -61,6 +61,3 @@ def names_given(call: ast.Call) -> list[str]:
     if isinstance(written, (ast.List, ast.Tuple)):
         return [e.value for e in written.elts if isinstance(e, ast.Constant) and isinstance(e.value, str)]
     return []
-
-
-__all__ = ["NAMED", "NAMED_TUPLE", "NAMESPACES", "fields_of", "is_record", "names_given"]

@@ -108,6 +108,3 @@ def _sets(interpreter: Interpreter) -> Iterator[Values]:
             yield value.rest
     for cls in interpreter.classes():
         yield from cls.attributes.values()
-
-
-__all__ = ["drop_strays"]

@@ -234,6 +234,3 @@ def _stepped(target: ast.expr, iterated: ast.expr, name: str) -> ast.expr | None
         return _stepped(target.elts[at], iterated.args[at], name)
     items = isinstance(iterated.func, ast.Attribute) and iterated.func.attr == "items" and not iterated.args
     return iterated.func.value if items and at == 1 and isinstance(iterated.func, ast.Attribute) else None
-
-
-__all__ = ["ContainedLosses", "SlotValue"]

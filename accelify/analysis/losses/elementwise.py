@@ -52,6 +52,3 @@ def _of_method(call: ast.Call) -> list[ast.expr] | None:
     if plain in _OF_TWO:
         return [receiver, *call.args[:1]]
     return [receiver] if plain in _OF_ONE or last in _CARRIED else None
-
-
-__all__ = ["operands"]

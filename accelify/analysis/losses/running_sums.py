@@ -87,6 +87,3 @@ def _cuts_out(part: ast.AST, names: list[str]) -> bool:
         and [dotted(end) if end is not None else None for end in (part.slice.lower, part.slice.upper)]
         == names
     )
-
-
-__all__ = ["adds_samples"]

@@ -157,6 +157,3 @@ def _outside_loops(value: ast.AST) -> Iterable[ast.AST]:
             continue
         yield node
         queue += ast.iter_child_nodes(node)
-
-
-__all__ = ["answer_of_a_batch"]

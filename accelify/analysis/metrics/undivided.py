@@ -128,6 +128,3 @@ def _name_of(script: ScriptModel, call: ast.Call, place: int | None) -> ast.Name
     if place is not None:
         target = target.elts[place] if isinstance(target, ast.Tuple) and place < len(target.elts) else None
     return target if isinstance(target, ast.Name) else None
-
-
-__all__ = ["is_shown", "shown_undivided"]

@@ -122,6 +122,3 @@ class BatchFits:
             return False
         calls = [n for s in made for n in calls_in(s.value)]
         return bool(calls) and not any(self.script.qualname(call.func) in _PARAMETERS for call in calls)
-
-
-__all__ = ["BatchFits"]

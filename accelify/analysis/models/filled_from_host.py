@@ -94,6 +94,3 @@ def _is_on_host(module: Module, value: ast.expr, far: int = 2) -> bool:
         value = value.func.value  # `weights.float()`
     made = assigned_once(module.scopes.of(value), value) if isinstance(value, ast.Name) and far else None
     return made is not None and _is_on_host(module, made, far - 1)
-
-
-__all__ = ["filled_from_host"]

@@ -69,6 +69,3 @@ def _is_made(script: ScriptModel, module: Module, method: Scope, call: ast.Call)
         isinstance(contained, Entity) and contained.kind == v.MODEL and contained.site is call
         for contained in script.interpreter.evaluate(module, method, call)
     )
-
-
-__all__ = ["grown_models"]

@@ -134,6 +134,3 @@ def taken_out_at(script: ScriptModel, merged: Merged, read: set[ast.Assign]) -> 
 def _target(stmt: ast.Assign) -> str:
     target = stmt.targets[0]
     return target.id if isinstance(target, ast.Name) and len(stmt.targets) == 1 else ""
-
-
-__all__ = ["Merged", "merged_weights", "taken_out_at"]

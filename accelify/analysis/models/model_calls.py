@@ -51,6 +51,3 @@ def _runs_model(script: ScriptModel, scope: Scope, far: int = 0) -> bool:
         if far < _DEEPEST and any(_runs_model(script, s, far + 1) for s in interpreter.calls.get(call, ())):
             return True
     return False
-
-
-__all__ = ["run_elsewhere"]

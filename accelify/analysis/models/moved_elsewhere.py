@@ -50,6 +50,3 @@ def _leaves(call: ast.Call) -> bool:
     if method == "to":
         return any(isinstance(n, ast.Constant) and n.value == "cpu" for a in call.args for n in walk(a))
     return method in _MOVING and not call.args
-
-
-__all__ = ["moved_elsewhere"]

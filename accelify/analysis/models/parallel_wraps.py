@@ -104,13 +104,3 @@ def _asks_for_a_gpu(test: ast.expr) -> bool:
     return name in ("cuda", "use_cuda", "use_gpu") or (
         any(isinstance(n, ast.Constant) and n.value == "__main__" for n in walk(test))
     )
-
-
-__all__ = [
-    "is_afterwards",
-    "is_for_several",
-    "is_unread_and_stays",
-    "wrapped_models",
-    "wrapping_calls",
-    "wraps_model",
-]

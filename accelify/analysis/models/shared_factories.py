@@ -30,6 +30,3 @@ def is_device_parameter(script: ScriptModel, device: ast.expr) -> bool:
         and not any(isinstance(a, ast.Starred) for a in call.args)
         for _, call in calls
     )
-
-
-__all__ = ["is_device_parameter"]

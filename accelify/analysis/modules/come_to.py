@@ -43,6 +43,3 @@ def come_to(script: ScriptModel, *words: bytes) -> Iterator[tuple[ast.Call, Modu
             if owner is not None:
                 methods = owner.children.values()
                 ahead += [one for one in methods if one.name.rpartition(".")[2] in _OF_DATA]
-
-
-__all__ = ["come_to"]

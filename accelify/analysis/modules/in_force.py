@@ -66,6 +66,3 @@ def _bound(node: ast.AST) -> list[str]:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return [alias.asname or alias.name.partition(".")[0] for alias in node.names]
     return []
-
-
-__all__ = ["own_definitions"]

@@ -65,6 +65,3 @@ def _makers(script: ScriptModel, mentioned: set[str]) -> dict[Scope, set[Scope]]
                 else:
                     found.setdefault(one.scope, set()).add(value.module.scopes.of(value.site))
     return {scope: places for scope, places in found.items() if scope not in unsure}
-
-
-__all__ = ["left_to_others"]

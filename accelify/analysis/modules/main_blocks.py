@@ -79,6 +79,3 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield inner.id
         elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
             yield inner.value
-
-
-__all__ = ["calls_of_other_mains", "is_main_test", "only_for_main", "own_main"]

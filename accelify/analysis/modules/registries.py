@@ -24,6 +24,3 @@ def registering(node: ast.AST) -> list[ast.expr]:
 
 def _name(decorator: ast.expr) -> str:
     return dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
-
-
-__all__ = ["WORD", "registering"]

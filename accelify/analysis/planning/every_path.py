@@ -35,6 +35,3 @@ def reads_of_attribute(holder: Holder) -> list[ast.AST]:
         and node.attr == holder.name
         and dotted(node.value) == method.self_name()
     ]
-
-
-__all__ = ["on_every_path", "reads_of_attribute"]

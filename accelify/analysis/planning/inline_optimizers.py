@@ -51,6 +51,3 @@ def made_too_early(
         if not models or not models <= before:
             found.append(optimizer)
     return found
-
-
-__all__ = ["made_too_early", "optimizer_sites"]

@@ -196,6 +196,3 @@ def _text(node: ast.expr) -> str | None:
 
 def _meets(entry: str | None, entries: Entries) -> bool:
     return entry is None or entries is None or entry in entries
-
-
-__all__ = ["Expression", "Lifted", "writes"]

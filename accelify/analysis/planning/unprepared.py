@@ -19,6 +19,3 @@ def left_unprepared(script: ScriptModel, prepared: Set[Entity]) -> Entity | None
             if not script.outermost({model}) & prepared:
                 return model
     return None
-
-
-__all__ = ["left_unprepared"]

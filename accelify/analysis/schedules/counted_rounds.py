@@ -77,6 +77,3 @@ def _made(script: ScriptModel, name: ast.Name) -> Iterator[ast.expr]:
         )
         if script.scope_of(stmt).resolve(name.id) is scope.resolve(name.id) and not empty:
             yield stmt.value
-
-
-__all__ = ["counted_by_batches", "early_schedules"]

@@ -105,6 +105,3 @@ def _fails(stmt: ast.stmt, constants: Constants) -> bool:
         and isinstance(call.func.value, ast.Name)
         and constants.get(call.func.value.id, ...) is None
     )
-
-
-__all__ = ["idle_calls", "leading_to_backward"]

@@ -160,6 +160,3 @@ def _is_called_later(script: ScriptModel, node: ast.AST, name: str) -> bool:
             return not script.callers(scope) and name not in [one.arg for one in scope.parameters()]
         below = outer
     return False
-
-
-__all__ = ["Length", "given_to", "is_bound_anew", "lengths_of", "lengths_read_by", "runs_prepared"]

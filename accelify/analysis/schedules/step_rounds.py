@@ -178,6 +178,3 @@ def _divisions(
         alone = len(given) == 1 and (isinstance(node, ast.Name) or name == f"{scope.self_name()}.{node.attr}")
         for stmt in given:
             yield from _divisions(script, stmt.value, far + 1, sure and alone)
-
-
-__all__ = ["StepRounds", "counts_samples", "loops_of_fixed_steps", "step_rounds", "stepped_in"]

@@ -63,6 +63,3 @@ def _leaves(script: ScriptModel, last: ast.stmt) -> bool:
     return isinstance(last, (ast.Return, ast.Raise)) or (
         isinstance(call, ast.Call) and script.qualname(call.func) in _EXITS
     )
-
-
-__all__ = ["trained_before", "trains_only_after"]

@@ -137,6 +137,3 @@ def _bound_in(stmt: ast.stmt) -> dict[str, list[ast.stmt]]:
         for name in dict.fromkeys(n for t in targets for n in target_names(t)):
             found.setdefault(name, []).append(node)
     return found
-
-
-__all__ = ["Bindings"]

@@ -41,6 +41,3 @@ def _comes_first(script: ScriptModel, write: ast.Name, read: ast.Name) -> bool:
     if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt in around:
         return False
     return any(one in tree.block_of(stmt)[2] for one in around)
-
-
-__all__ = ["is_read_after"]

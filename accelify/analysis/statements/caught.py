@@ -103,6 +103,3 @@ def _builtin(name: str) -> set[str]:
     if not (isinstance(known, type) and issubclass(known, BaseException)):
         return set()
     return {cls.__name__ for cls in known.__mro__ if cls is not object}
-
-
-__all__ = ["is_caught"]

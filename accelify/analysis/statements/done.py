@@ -80,6 +80,3 @@ def _parts(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.IfExp):
         return [node.body, node.orelse]
     return [node.elt] if isinstance(node, (ast.ListComp, ast.SetComp)) else []
-
-
-__all__ = ["calls_done", "needed_beside", "statement_for"]

@@ -71,6 +71,3 @@ def _names_of(function: Scope, given: frozenset[str]) -> frozenset[str]:
         if isinstance(node, ast.Assign) and dotted(node.value) in names:
             names |= {name for t in node.targets if (name := dotted(t)) is not None}
     return frozenset(names)
-
-
-__all__ = ["Holder", "holders", "reads"]

@@ -108,6 +108,3 @@ def _holds_given(scope: Scope, value: ast.expr) -> bool:
     if isinstance(func, ast.Attribute) and (func.attr in LOOKS or root_name(func) == scope.self_name()):
         return root_name(func) is not None
     return dotted(func) in _COLLECTING and any(_holds_given(scope, a) for a in value.args)
-
-
-__all__ = ["LOOKS", "is_made_within", "root_name"]

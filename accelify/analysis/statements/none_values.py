@@ -78,6 +78,3 @@ def are_none(node: ast.expr) -> bool:
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
         return is_constant(node.elt, None)
     return False
-
-
-__all__ = ["are_none", "is_ruled_out"]

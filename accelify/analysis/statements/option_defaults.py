@@ -115,6 +115,3 @@ def _value(node: ast.expr, defaults: Mapping[str, object], constants: Mapping[st
         left, right = node.left, node.comparators[0]
         return compare(_value(left, defaults, constants), _value(right, defaults, constants))
     return ast.literal_eval(node)
-
-
-__all__ = ["constants_in", "is_false_by_default", "option_defaults"]

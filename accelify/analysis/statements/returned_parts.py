@@ -59,6 +59,3 @@ def _fields_named(made: ast.expr) -> list[str]:
     named = [one.elts[0] if isinstance(one, ast.Tuple) and one.elts else one for one in every]
     known = [n.value for n in named if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     return known if len(known) == len(every) else []
-
-
-__all__ = ["parts_of"]

@@ -42,6 +42,3 @@ def _may_shape(node: ast.AST) -> bool:
     if isinstance(node, ast.Assign):
         return any(isinstance(target, ast.Attribute) for target in node.targets)
     return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
-
-
-__all__ = ["Shaping", "StatementParts"]

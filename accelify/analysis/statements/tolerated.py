@@ -62,6 +62,3 @@ def _catches(kind: ast.expr | None) -> bool:
     return not (isinstance(known, type) and issubclass(known, BaseException)) or issubclass(
         FileExistsError, known
     )
-
-
-__all__ = ["goes_on", "is_tolerated", "must_be_new"]

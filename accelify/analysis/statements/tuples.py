@@ -26,6 +26,3 @@ def is_one_of_tuples(script: ScriptModel, node: ast.expr) -> bool:
         and bool(stmt.value.elts)
         for stmt in bound
     )
-
-
-__all__ = ["is_one_of_tuples"]

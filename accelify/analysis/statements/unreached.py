@@ -33,6 +33,3 @@ def reached(tree: Tree, nodes: Iterable[Node]) -> list[Node]:
 
 def _is_within(tree: Tree, node: Node, spans: list[tuple[int, int]]) -> bool:
     return hasattr(node, "lineno") and any(start <= tree.start(node) < end for start, end in spans)
-
-
-__all__ = ["reached"]

@@ -24,6 +24,3 @@ def runs_in(
     scope = script.scope_of(node)
     calls = script.callers(scope) if scope.kind == "function" and scope not in seen else []
     return any(runs_in(script, call, loops, seen | {scope}) for call in calls)
-
-
-__all__ = ["runs_in"]
