@@ -61,7 +61,8 @@ def name_of(code: str) -> str:
 
 def published(finding: Finding) -> Finding:
     """A finding of a part as one of its rule, which is what users see."""
-    return replace(finding, code=PUBLIC.get(finding.code, finding.code), part=finding.code)
+    code = PUBLIC.get(finding.code, finding.code)
+    return replace(finding, code=code, name=NAMES.get(code, finding.name), part=finding.code)
 
 
 def published_all(findings: Iterable[Finding]) -> list[Finding]:
