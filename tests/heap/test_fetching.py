@@ -48,8 +48,11 @@ def status(text: str, demand: str) -> list[Status]:
 def test_figures_of_batches_that_an_object_fetches(loader: str) -> None:
     text = HEAD.replace("Fetcher(loader)\n", f"{loader}\n").format(body="total += model(x).sum().item()")
     shared = Status.NAMED if loader == "Fetcher(loader)" else Status.PROVED
-    for shown in ("total", "total / count", "count"):
+    for shown in ("total", "total / count"):
         assert status(f"{text}accelerator.print({shown})\n", "content") == [shared]
+    # A count of steps is announced with the number of steps.
+    counted = Status.LOOP if shared is Status.NAMED else Status.PROVED
+    assert status(f"{text}accelerator.print(count)\n", "content") == [counted]
 
 
 def test_all_ranks_have_as_many_batches() -> None:

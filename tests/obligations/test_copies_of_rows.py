@@ -79,7 +79,7 @@ def test_a_time_in_the_text_does_not_hide_the_figure_beside_it() -> None:
     body = "rows.append(accelerator.gather_for_metrics(right).cpu().numpy())"
     (one,) = shown(body, f"accelerator.print(f'{{{ALL}:.4f}} in {{time.time() - begin}} s')", "val")
     assert "which is not prepared" in one.message
-    (one,) = shown("total += 1", "accelerator.print(f'{total} rounds in {time.time() - begin} s')", "train")
+    (one,) = shown("total += 2", "accelerator.print(f'{total} halves in {time.time() - begin} s')", "train")
     assert "counts the rounds of each process" in one.message
     assert shown(body, "accelerator.print(f'{len(val)} in {time.time() - begin} s')", "val") == []
 

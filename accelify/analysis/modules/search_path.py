@@ -68,10 +68,10 @@ def up_to_top(folder: Path) -> list[Path]:
     return found
 
 
+# What carries the training itself is always the library.
+_ENGINES = frozenset({"accelerate", "accelify", "deepspeed", "torch"})
 # Libraries are known by name; their source is not needed for a script's roles. A script's own folder comes before them.
-NEVER_FOLLOWED = frozenset(
-    {"accelerate", "accelify", "deepspeed", "torch", "torchvision", "numpy", "matplotlib", "transformers"}
-)
+NEVER_FOLLOWED = _ENGINES | {"torchvision", "numpy", "matplotlib", "transformers"}
 # What scripts import most, and no project has a module in place of.
 _LIBRARIES = NEVER_FOLLOWED | frozenset("argparse math os random sys time tqdm".split())
 
@@ -156,14 +156,15 @@ def module_file(parts: Sequence[str], roots: Iterable[Path]) -> Path | None:
     """The file of a module, from the first of some folders that has it.
 
     As Python does it: of a package and a file of one name in one folder, the package, which is its `__init__.py`.
-    What has the name of a library is looked for in the first folder alone, that of the script.
+    What has the name of a library is looked for in the first folder alone, that of the script, and what has that of
+    torch or of an engine not at all.
 
     Args:
         parts: the words of its dotted name.
         roots: the folders in which names are looked for.
     """
     if parts and parts[0] in NEVER_FOLLOWED:
-        roots = islice(roots, 1)
+        roots = islice(roots, int(parts[0] not in _ENGINES))
     # Most names are libraries', and none of the folders has them: text is asked for in a quarter of a Path's time.
     tail = os.sep.join(parts)
     for root in roots:
