@@ -288,7 +288,7 @@ class Transfers:
         if not args:
             return Value(type=row.returns)
         after = rows_after(self.run, row, args, keywords)
-        if row.transfer in ("max", "min") and len(args) > 1 and (row.axis is None or array_of(args[1]).rows):
+        if row.transfer in ("max", "min") and len(args) > 1 and not isinstance(args[1].const, int):
             return self._function(replace(row, transfer="rows"), args, keywords, node)  # of two arrays
         place = reduced_value(args[0], row.transfer, after is None)
         place = turned(place, after) if after else place
