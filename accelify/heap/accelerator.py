@@ -49,6 +49,7 @@ from accelify.heap.values import (
     Ref,
     Value,
     constant,
+    written_arguments,
 )
 
 PACKAGES = ("accelify.runtime", "accelerate")
@@ -262,7 +263,7 @@ def accelerator_method(
         return Value(type="torch.Tensor")
     run.depends()
     if run.checks and name.startswith("prepare"):
-        named = [*zip(getattr(node, "args", ()), args, strict=False)]
+        named = [*zip(written_arguments(node), args, strict=False)]
         waits = any(map(_is_model, args)) or any(_is_trained(run, arg, value) for arg, value in named)
         run.meet("wrapped", node, name, detail="waits" * waits)
         misuse.of_prepare(run, args, node)

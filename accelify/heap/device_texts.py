@@ -6,7 +6,7 @@ import ast
 
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
-from accelify.heap.values import Value
+from accelify.heap.values import Value, written_arguments
 
 _KINDS = frozenset({"cpu", "cuda", "hpu", "mps", "npu", "xpu"})
 
@@ -20,7 +20,7 @@ def asks_for_kind(op: ast.cmpop, left: Value, right: Value) -> bool:
 def where_named(run: Run, node: ast.AST, device: object) -> ast.AST:
     """Where a call gets its device from: the one assignment of the name that it is given, or the call itself."""
     words = node.keywords if isinstance(node, ast.Call) else []
-    given = [*getattr(node, "args", []), *(one.value for one in words)]
+    given = [*written_arguments(node), *(one.value for one in words)]
     names = {one.id for one in given if isinstance(one, ast.Name)}
     made = [
         stmt.value

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from accelify.heap.containers import container, put, tuple_of
 from accelify.heap.joining import join
 from accelify.heap.run import Run
-from accelify.heap.values import NONE, UNSET, Class, Function, Ref, Scope, Value
+from accelify.heap.values import NONE, UNSET, Class, Function, Ref, Scope, Value, written_arguments
 
 # The name of the arguments of `**x` of which nothing is known.
 SPREAD = "**"
@@ -26,7 +26,7 @@ def fitting(
         keywords: the others.
         node: the call.
     """
-    if len(called) < 2 or any(isinstance(arg, ast.Starred) for arg in getattr(node, "args", ())):
+    if len(called) < 2 or any(isinstance(arg, ast.Starred) for arg in written_arguments(node)):
         return called
     found = []
     for ref in called:

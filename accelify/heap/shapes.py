@@ -10,7 +10,7 @@ from accelify.domains.meeting_rows import turned_over
 from accelify.domains.placement import SAME, Kind, Placement, function, is_figure, reduced, unturned
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, parts_of, tuple_of
-from accelify.heap.values import SHAPES, TENSOR, Instance, Value
+from accelify.heap.values import SHAPES, TENSOR, Instance, Value, written_arguments
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def of_call(row: Row, name: str, axis: Value | None, args: Args, keywords: Keywo
         return _flattened(args, keywords)
     before = array_of(args[0]).axes if args else 0
     if word in _SIZED:
-        starred = any(isinstance(one, ast.Starred) for one in getattr(node, "args", ()))
+        starred = any(isinstance(one, ast.Starred) for one in written_arguments(node))
         sizes = [inner for value in args[1:] for inner in parts_of(value)]
         return 0 if starred or keywords or any(one.type in SHAPES for one in args[1:]) else len(sizes)
     if not before:

@@ -478,3 +478,9 @@ class Flow:
 
     reached: bool = True
     exits: dict[str, Guard | None] = field(default_factory=dict)
+
+
+def written_arguments(node: ast.AST) -> list[ast.expr]:
+    """The arguments by position that a call is written with: none where a decorator is called, whose place is the
+    function below it."""
+    return node.args if isinstance(node, ast.Call) else []

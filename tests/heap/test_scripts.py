@@ -452,3 +452,16 @@ def test_models_of_rounds_with_an_accelerator_each() -> None:
     made = "model = accelerator.prepare(torch.nn.Linear(2, 1))"
     assert len(named(f"for trial in range(9):\n    {made}\n")) == 1
     assert named(f"for trial in range(9):\n    accelerator = Accelerator()\n    {made}\n") == []
+
+
+def test_a_decorator_that_may_be_one_of_several() -> None:
+    text = (
+        "import random\n"
+        "def one(f): return f\n"
+        "def other(f): return f\n"
+        "chosen = one if len(DataLoader([1])) > 3 and random.random() > 0.5 else other\n"
+        "@chosen\n"
+        "def measure(x): return x.sum()\n"
+        "for x in loader: print(measure(x))\n"
+    )
+    assert not validate(f"{HEAD}{text}", None, KNOWLEDGE).unread
