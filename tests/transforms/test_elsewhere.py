@@ -225,6 +225,31 @@ def test_what_is_opened_to_be_thrown_away_is_no_file(tmp_path: Path, path: str) 
     assert not findings(conversion)
 
 
+MAKER = """
+class Maker:
+    def collect(self, path):
+        self.names = sorted(os.listdir(path))
+        print(len(self.names))
+    def check(self):
+        self.first = self.names[0]
+        print(self.first)
+    def cut(self, name):
+        self.year = name[: len(self.first)]
+    def run(self):
+        self.cut(self.names[0])
+        np.save(self.year, np.arange(3))
+"""
+
+
+def test_what_a_method_that_all_processes_run_reads_is_set_on_all_of_them(tmp_path: Path) -> None:
+    """`check` sets what `cut` reads, which shows nothing: all processes run it, and need what it reads itself."""
+    conversion = converted(
+        tmp_path, MAKER, epoch="maker = Maker()\nmaker.collect('.')\nmaker.check()\nmaker.run()"
+    )
+    expected = f"maker = Maker()\nmaker.collect('.')\nmaker.check()\n{GUARD}maker.run()"
+    assert place_of(conversion.new_text, "epoch") == expected
+
+
 def test_what_is_used_is_only_said(tmp_path: Path) -> None:
     helper = "def keep(x):\n    np.save('x', x)\n    return 'x'\n"
     conversion = converted(tmp_path, helper, epoch="path = keep(x)")

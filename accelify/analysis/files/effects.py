@@ -200,7 +200,9 @@ class SideEffects:
         return bool(effects.tied or effects.given) or runs or scope in self.script.training_scopes
 
     def _shows(self, scope: Scope) -> bool:
-        return bool(self.of(scope).sites)
+        """Whether a function writes or prints, and nothing speaks against that one process alone runs it."""
+        effects = self.of(scope)
+        return bool(effects.sites) and not self.not_alone(effects, unwrapped=True)
 
     # -- looking
 

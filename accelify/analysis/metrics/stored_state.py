@@ -30,6 +30,7 @@ class StoredState:
         self._shows = shows
         self._attributes: dict[str, list[tuple[Module, ast.Attribute]]] | None = None
         self._models: set[Scope] | None = None
+        self._asked: set[tuple[Scope, str]] = set()
 
     def is_read(self, owner: Scope, name: str) -> bool:
         """Whether what is stored reaches what all processes do: a result, the training, code outside of the class."""
@@ -54,11 +55,14 @@ class StoredState:
 
     def is_shown_only(self, owner: Scope, name: str) -> bool:
         """Whether what is stored is read only by methods of its class that write or print."""
-        if owner.kind == "module":
+        if owner.kind == "module" or (owner, name) in self._asked:
             return True
+        self._asked.add((owner, name))  # a method that shows it may set it, too
         reads = [self.script.scope_in(module, node) for module, node in self._reads_of(name)]
         reads = [scope for scope in reads if class_of(scope) is owner]
-        return bool(reads) and all(_is_first(scope) or self._shows(scope) for scope in reads)
+        found = bool(reads) and all(_is_first(scope) or self._shows(scope) for scope in reads)
+        self._asked.discard((owner, name))
+        return found
 
     def is_of_model(self, owner: Scope) -> bool:
         """Whether a class is a model, whose attributes torch reads, too."""
