@@ -15,6 +15,7 @@ from accelify.heap.budgets import Budgets
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
 from accelify.heap.derived import begun, library_base, made_by, of_library
+from accelify.heap.early_exits import take_back
 from accelify.heap.fields import is_unknown
 from accelify.heap.frames import Frame
 from accelify.heap.joining import join
@@ -421,7 +422,7 @@ class Calls:
                     return self.engine.evaluate(function.node.body, scope).plain()
                 flow = statements.block(function.node.body, scope)
                 self.engine.choices.leave_alone(frame)
-                statements.take_back(frame.left)
+                take_back(self.run.store, frame.left)
         finally:
             self.run.modules.pop()
             self.run.calls.pop()

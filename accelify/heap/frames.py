@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from accelify.domains.reasons import Reason
+from accelify.heap.early_exits import Way
 from accelify.heap.memory import Known
-from accelify.heap.pieces import Written
 from accelify.heap.values import Guard, Value
 
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
@@ -45,7 +45,7 @@ class Frame:
         self.uneven: dict[tuple[str, int], dict[ast.AST, Reason]] = {}
         # Whether the main process reaches a `yield` before the others.
         self.first = False
-        self.left: list[tuple[Written, Guard | None]] = []
+        self.left: list[Way] = []
         self.early: list[Early] = []
 
 

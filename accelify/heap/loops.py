@@ -18,6 +18,7 @@ from accelify.domains.placement import (
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import BEGUN, accumulated, carried, is_mean_of_round, is_sum_of_share
 from accelify.heap.containers import array_of
+from accelify.heap.early_exits import take_back
 from accelify.heap.joining import join
 from accelify.heap.pieces import Piece, Written
 from accelify.heap.run import Event, Loop
@@ -85,7 +86,7 @@ class Loops:
                 statements.rounds.append([])
                 with run.under(guard):
                     flow = once(over.item) or Flow()
-                statements.take_back(statements.rounds.pop())
+                take_back(run.store, statements.rounds.pop())
                 piece = run.store.finish(own_level=False)
                 written = run.store.undo()
                 run.store.undo()
@@ -154,7 +155,7 @@ class Loops:
             with run.loop(node, shared=False):
                 statements.rounds.append([])
                 flow = once(item) or Flow()
-                statements.take_back(statements.rounds.pop())
+                take_back(run.store, statements.rounds.pop())
             if "break" in flow.exits or (not flow.reached and "continue" not in flow.exits):
                 run.store.undo()
                 del run.events[events:]

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.placement import function, nearer
 from accelify.domains.replacing import replace
+from accelify.heap import early_exits
 from accelify.heap.appending import is_first
 from accelify.heap.changed_elements import Changed
 from accelify.heap.chosen_elements import added_to_one
 from accelify.heap.containers import array_of, element, elements, overwrite, put, refill, with_rest
 from accelify.heap.counts import holds, size
+from accelify.heap.early_exits import Way
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame, is_dear
 from accelify.heap.handlers import (
@@ -65,8 +67,8 @@ class Statements:
         self.run = engine.run
         self.frames: list[Frame] = []
         self._outermost = Frame(0, 0)
-        # For each loop around: the writes on the ways out of its rounds.
-        self.rounds: list[list[tuple[Written, Guard | None]]] = []
+        # For each loop around: the ways out of its rounds.
+        self.rounds: list[list[Way]] = []
         self._handlers: dict[type[ast.stmt], Callable[[Any, Ref], Flow | None]] = {
             getattr(ast, name[1:]): getattr(self, name)
             for name in dir(self)
@@ -77,14 +79,17 @@ class Statements:
         """Go through statements one after the other. After one that some ranks leave early, the rest is divergent."""
         begun, pushed, flow = len(self.run.guards), 0, Flow()
         exits: dict[str, Guard | None] = {}
+        rests: list[list[Way]] = []
         for number, stmt in enumerate(body):
             if not self.run.spend():
                 self.run.stop_before(body[number:])
                 break
             self.run.entered.add(stmt)
-            met = len(self.run.events)
+            met, before = len(self.run.events), early_exits.counted(self)
             flow = self.engine.step(stmt, scope)
             exits.update(flow.exits)
+            if flow.exits and flow.reached and number + 1 < len(body):
+                rests.append(early_exits.begin_rest(self, before))
             if self.run.checks and isinstance(stmt, ast.If):
                 pushed += take_turns(self.run, stmt, self.run.events[met:], begun)
             if not flow.reached:
@@ -95,6 +100,8 @@ class Statements:
                     self.run.guards.append(replace(guard, left=leaving(stmt, way)))
                     pushed += 1
         del self.run.guards[len(self.run.guards) - pushed :]
+        for ways in reversed(rests):
+            early_exits.end_rest(self.run.store, ways)
         return Flow(flow.reached, exits)
 
     def step(self, stmt: ast.stmt, scope: Ref) -> Flow:
@@ -374,14 +381,9 @@ class Statements:
     def keep_for_later(self, kind: str, written: Written, guard: Guard | None) -> None:
         """Note what was written on a way that leaves a function or a round early."""
         if kind == "return" and self.frames:
-            self.frames[-1].left.append((written, guard))
+            self.frames[-1].left.append(Way(written, guard))
         elif kind in ("break", "continue") and self.rounds:
-            self.rounds[-1].append((written, guard))
-
-    def take_back(self, left: list[tuple[Written, Guard | None]]) -> None:
-        """Put together what the ways that left early had written with what is there now."""
-        for written, guard in left:
-            self.run.store.write_all(self.run.store.merged({}, written, guard))
+            self.rounds[-1].append(Way(written, guard))
 
     def _Match(self, stmt: ast.Match, scope: Ref) -> Flow:
         subject = self.engine.evaluate(stmt.subject, scope)

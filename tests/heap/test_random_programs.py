@@ -159,3 +159,37 @@ def test_shares_of_batches_add_up() -> None:
     assert list(figures(text).values()) == [(Status.PROVED, True)]
     text = text.replace("x.sum()", "x.sum() ** 2")
     assert list(figures(text).values()) == [(Status.NAMED, False)]
+
+
+LEFT = {
+    "a flag that some rounds do not set": (
+        "t = False\nfor x, y in loader:\n    if x.sum() > 3:\n        continue\n    t = x.sum() > -9\n",
+        Status.NAMED,
+    ),
+    "what is set after a question of all ranks": (
+        "t = accelerator.process_index\nfor i in range(2):\n    if flag:\n        break\n    t = 1.0\n",
+        Status.NAMED,
+    ),
+    "a total of some rounds": (
+        "for x, y in loader:\n    if not flag:\n        continue\n    t += x.sum()\nt = accelerator.reduce(t, 'sum')\n",
+        Status.PROVED,
+    ),
+    "what a function sets after it could return": (
+        "class A: pass\na = A()\na.t = accelerator.process_index\n"
+        "def set():\n    if flag:\n        return\n    a.t = 1.0\nset()\nt = a.t\n",
+        Status.NAMED,
+    ),
+    "what a later round sets again": (
+        "for i in range(3):\n    t = 0.0\n    if i == 1:\n        continue\n    t = 1.0\n",
+        Status.PROVED,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LEFT)
+def test_what_stands_there_on_a_way_that_left_early(kind: str) -> None:
+    body, expected = LEFT[kind]
+    text = f"{EACH}flag = len(dataset) > 5\nt = 0.0\n{body}accelerator.print(t)\n"
+    ((status, is_right),) = figures(text).values()
+    assert status is expected
+    assert is_right or expected is Status.NAMED
