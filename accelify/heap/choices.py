@@ -21,6 +21,7 @@ from accelify.domains.rounds import BEGUN
 from accelify.heap.accelerator import processes
 from accelify.heap.appending import begun
 from accelify.heap.containers import array_of, slots_of
+from accelify.heap.early_exits import Way, stay
 from accelify.heap.frames import Early, Frame
 from accelify.heap.handlers import left_within
 from accelify.heap.pieces import Written
@@ -166,6 +167,7 @@ class Choices:
         guard = next((guard for _, _, guard in results if guard is not None), None)
         reached = [(written, under) for flow, written, under in results if flow.reached]
         exits: dict[str, Guard | None] = {}
+        parted: list[Way] = []
         for number, (flow, written, under) in enumerate(results):
             for kind, rest in flow.exits.items():
                 # What is left of the block stands under what the ranks stand under that stay.
@@ -180,7 +182,7 @@ class Choices:
                     events, of = (slice(one[number], one[number + 1]) for one in (met, given))
                     decide = partial(decided, bool(number))
                     frame.early.append(Early(events, of, len(frame.left), decide))
-                statements.keep_for_later(kind, written, guard)
+                parted += statements.keep_for_later(kind, written, guard)
         if len(reached) == 2 and alike and not exits:
             # What is put together where there are several processes is not put together where there is one.
             together = [any(map(_puts_together, run.events[met[n] : met[n + 1]])) for n in (0, 1)]
@@ -194,6 +196,7 @@ class Choices:
             left = run.store.merged(left, other, guard, in_order=len(ends) == 2 and len(results) == 2)
         if len(reached) == 2:
             self.remember(asked, ends[0], ends[1], left)
+        stay(run.store, parted, left)
         run.store.write_all(left)
         if several is not None and decided is not None:
             decided(not several)

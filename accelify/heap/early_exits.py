@@ -53,13 +53,18 @@ def begin_rest(statements: Statements, before: list[int]) -> list[Way]:
 def end_rest(store: Store, ways: list[Way]) -> None:
     """End what was begun after some ways had left: on them, what is written in it is what it was before."""
     written = store.undo()
-    for owner, name in written:
-        if ways and store.pieces:
+    stay(store, ways, written)
+    store.write_all(written)
+
+
+def stay(store: Store, ways: list[Way], written: Written) -> None:
+    """Note what is on some ways that left, of what the others have written, before that is written."""
+    for owner, name in written if ways else ():
+        if store.pieces:
             store.note(owner, name)
         for way in ways:
             if (owner, name) not in way.written:
                 way.stays.setdefault((owner, name), owner.fields.get(name))
-    store.write_all(written)
 
 
 def take_back(store: Store, ways: list[Way]) -> None:

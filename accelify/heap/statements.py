@@ -378,12 +378,14 @@ class Statements:
             is_regular=test.type == TURN and not test.place.is_same,
         )
 
-    def keep_for_later(self, kind: str, written: Written, guard: Guard | None) -> None:
+    def keep_for_later(self, kind: str, written: Written, guard: Guard | None) -> list[Way]:
         """Note what was written on a way that leaves a function or a round early."""
+        way = Way(written, guard)
         if kind == "return" and self.frames:
-            self.frames[-1].left.append(Way(written, guard))
+            self.frames[-1].left.append(way)
         elif kind in ("break", "continue") and self.rounds:
-            self.rounds[-1].append(Way(written, guard))
+            self.rounds[-1].append(way)
+        return [way]
 
     def _Match(self, stmt: ast.Match, scope: Ref) -> Flow:
         subject = self.engine.evaluate(stmt.subject, scope)
