@@ -41,6 +41,7 @@ _SAFE = frozenset(
 )
 _NEEDED = frozenset({"network.get", "wait.input"})
 _BEGINS = "init_process_group"
+_SHARDED = re.compile("FullyShardedDataParallel|fully_shard|fsdp|deepspeed", re.I)
 
 
 @dataclass(frozen=True)
@@ -155,12 +156,18 @@ def _by_main(fixes: Fixes, finding: Finding) -> Fix | None:
             return Fix(
                 finding, "Print on the main process", True, (verbs.replace(call.func, f"{name}.print"),)
             )
+    if dotted(call.func) == "torch.save" and name is not None:
+        # What it is given may be asked of all processes: the state of a sharded model.
+        if len(call.args) == 2 and not call.keywords:
+            return Fix(finding, "Save by the Accelerator", True, (verbs.replace(call.func, f"{name}.save"),))
+        return None
     outer: ast.stmt = stmt
     parent = tree.parent(stmt)
     while isinstance(parent, ast.With) and any(_opens(item.context_expr) for item in parent.items):
         outer, parent = parent, tree.parent(parent)
     test = fixes.main_test(outer)
-    if test is None or any(_meets(node, name) for node in ast.walk(outer)) or _binds(outer):
+    sharded = _SHARDED.search(fixes.source.text) is not None
+    if test is None or any(_meets(node, name, sharded) for node in ast.walk(outer)) or _binds(outer):
         return None
     edit = verbs.PutUnder(outer, outer, f"if {test}:")
     return Fix(finding, "Do it on the main process", effect in _SAFE and fixes.may_ask(outer), (edit,))
@@ -186,8 +193,8 @@ def _binds(stmt: ast.stmt) -> bool:
     )
 
 
-def _meets(node: ast.AST, accelerator: str | None) -> bool:
-    """Whether a node may be a call that all processes have to make."""
+def _meets(node: ast.AST, accelerator: str | None, sharded: bool) -> bool:
+    """Whether a node may be a call that all processes have to make, as the state of a sharded model is."""
     if isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.Return, ast.Break, ast.Continue)):
         return True
     if not isinstance(node, ast.Call):
@@ -195,7 +202,7 @@ def _meets(node: ast.AST, accelerator: str | None) -> bool:
     base, _, name = (dotted(node.func) or "").rpartition(".")
     if accelerator is not None and base == accelerator:
         return name not in _ALONE
-    return _MEETING.search(name) is not None
+    return _MEETING.search(name) is not None or (sharded and name == "state_dict")
 
 
 def _through_accelerator(fixes: Fixes, finding: Finding) -> Fix | None:

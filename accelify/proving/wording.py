@@ -44,6 +44,8 @@ _INSTEAD = {
         "pass `disable=dist.get_rank() != 0`",
     ),
 }
+# Asking a prepared model or optimizer for what is written can take all processes.
+_SAVED = ("write it with `accelerator.save`, which all processes call", *_GUARD[1:])
 # The same of decorators, which stand under no condition.
 _OF_DECORATORS = {
     "`hydra.main`": "give it a folder that all share, without the time (hydra.run.dir, hydra.output_subdir=null)"
@@ -111,7 +113,7 @@ def what_of(one: Obligation) -> tuple[str, str]:
     if one.demand == "once" and found.endswith(_BY_ALL) and one.sink in _DONE:
         found = f"every process {_DONE[one.sink]}: {found.removesuffix(_BY_ALL)}"
         way = next((way for name, way in _OF_DECORATORS.items() if name in found), "")
-        way = way or _INSTEAD.get(one.sink, _GUARD)[asks]
+        way = way or (_SAVED if "`torch.save`" in found else _INSTEAD.get(one.sink, _GUARD))[asks]
         return found, way + _EARLY * (one.asks == "early" and "dist." in way)
     if (shown := _SHOWN.fullmatch(found)) is not None:
         what = re.sub("^of ", "covers ", shown["what"])

@@ -147,13 +147,21 @@ def test_one_rule_alone(run: Run, tmp_path: Path) -> None:
     assert script.read_text() == SEVERAL.replace("    for x", "    sampler.set_epoch(epoch)\n    for x")
 
 
-def test_what_processes_do_together_stays(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["accelerator.get_state_dict(model)", "model.state_dict()", "{'step': 3}"])
+def test_what_is_saved_is_asked_of_all_processes(run: Run, tmp_path: Path, state: str) -> None:
     """Under a condition of the main process the others would wait for ever."""
     script = tmp_path / "train.py"
-    text = HEAD + LOOP + 'torch.save(accelerator.get_state_dict(model), "model.pt")\n'
-    script.write_text(text)
+    script.write_text(HEAD + LOOP + f'torch.save({state}, "model.pt")\n')
     assert run("check", script).code == 1
-    assert run("check", "--fix", script).code == 1
+    run("check", "--fix", script)
+    assert script.read_text() == HEAD + LOOP + f'accelerator.save({state}, "model.pt")\n'
+
+
+def test_what_processes_do_together_stays(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    text = HEAD + LOOP + 'open("a.txt", "w").write(str(accelerator.reduce(x)))\n'
+    script.write_text(text)
+    run("check", "--fix", script)
     assert script.read_text() == text
 
 

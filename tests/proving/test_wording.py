@@ -59,7 +59,11 @@ def test_other_calls_are_findings_by_themselves(tmp_path: Path) -> None:
     said = [(one.line, one.message) for one in found(tmp_path, text)]
     guard = "put it under `if accelerator.is_main_process:`"
     assert said == [
-        (11, f"every process writes a file here: `torch.save`; {guard}"),
+        (
+            11,
+            "every process writes a file here: `torch.save`; write it with `accelerator.save`, which all "
+            "processes call",
+        ),
         (12, f"every process writes a file here: `open('b.txt', 'w').write`; {guard}"),
         (13, f"every process prints this: `print`; {guard}"),
         (14, f"every process prints this: `print`; {guard}"),
