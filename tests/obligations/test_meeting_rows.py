@@ -209,3 +209,15 @@ def test_each_of_the_causes_at_a_loss_is_named(loss: str, words: list[str]) -> N
     found = validate(f"{text}    accelerator.backward(loss)\n", None, KNOWLEDGE).of(Status.NAMED)
     assert len(found) == len(words)
     assert all(any(word in one.message for one in found) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("made", "by"),
+    [
+        ("losses.NTXentLoss(0.1)", "from pytorch_metric_learning import losses"),
+        ("NTXentLoss()", "from lightly.loss import NTXentLoss"),
+    ],
+)
+def test_losses_of_libraries_that_compare_rows(made: str, by: str) -> None:
+    (message,) = named(f"{by}\nloss = {made}(torch.cat([o, y]), torch.arange(2 * len(x)))")
+    assert "neither the mean nor the sum" in message
