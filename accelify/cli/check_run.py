@@ -296,14 +296,14 @@ def _text(
 
         pages = {code: (entry.rule.summary, rule_page(entry)) for code, entry in all_rules().items()}
         return findings_sarif(findings, pages)
-    colour = to_terminal and coloured(sys.stdout)
+    colour, total = to_terminal and coloured(sys.stdout), terminal.amount != terminal.QUIET
     if output_format is OutputFormat.CONCISE:
         from accelify.report.text import findings_list
 
-        return findings_list(findings, colour=colour)
+        return findings_list(findings, colour=colour, total=total)
     from accelify.report.marked import findings_marked
 
-    return findings_marked(findings, lines.of, colour=colour, total=terminal.amount != terminal.QUIET)
+    return findings_marked(findings, lines.of, colour=colour, total=total)
 
 
 def _write(text: str, file: Path | None) -> None:

@@ -68,12 +68,13 @@ def summary(
     return "".join(f"{wrapped(part, width)}\n" for part in parts)
 
 
-def findings_list(findings: Sequence[Finding], *, colour: bool = False) -> str:
-    """One line for each finding, as compilers print them, and a last line with the counts; empty for no finding."""
+def findings_list(findings: Sequence[Finding], *, colour: bool = False, total: bool = True) -> str:
+    """One line for each finding, as compilers print them, and with `total` a last line with the counts; empty for no
+    finding."""
     if not findings:
         return ""
     lines = [finding_line(finding, colour) for finding in findings]
-    return "\n".join([*lines, findings_total(findings, colour)]) + "\n"
+    return "\n".join([*lines, *([findings_total(findings, colour)] if total else [])]) + "\n"
 
 
 def findings_total(findings: Sequence[Finding], colour: bool) -> str:

@@ -165,6 +165,17 @@ def test_what_processes_do_together_stays(run: Run, tmp_path: Path) -> None:
     assert script.read_text() == text
 
 
+@pytest.mark.parametrize("form", ["text", "concise"])
+def test_quiet_leaves_the_count_out(run: Run, tmp_path: Path, form: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HEAD + LOOP + "print(1)\n")
+    count = "1 finding, 1 of them marked [*]"
+    assert count in run("check", "--output-format", form, script).out
+    quiet = run("check", "--quiet", "--output-format", form, script).out
+    assert "ACC702" in quiet
+    assert count not in quiet
+
+
 def test_a_plain_script_is_a_case_for_convert(run: Run, plain: Path) -> None:
     outcome = run("check", "--fix", plain)
     assert outcome.code == 1
