@@ -385,10 +385,12 @@ def _inside(path: Path, root: Path) -> bool:
 def write_all(files: Sequence[tuple[Path, bytes]]) -> None:
     """Write several files, all or none: each is written to a temporary file first, and only then are all put in place.
 
-    Permissions stay, and a link stays a link.
+    Permissions stay, and a link stays a link. A device or a pipe (`/dev/null`, `/dev/stdout`) is written to as it is.
 
     Raises SourceError, with every file as it was, where one of them cannot be written.
     """
+    streams = [(path, data) for path, data in files if _is_stream(path)]
+    files = [(path, data) for path, data in files if not _is_stream(path)]
     staged: list[tuple[Path, Path]] = []
     done: list[tuple[Path, bytes | None]] = []
     path = Path()
@@ -400,6 +402,9 @@ def write_all(files: Sequence[tuple[Path, bytes]]) -> None:
             before = target.read_bytes() if target.exists() else None
             os.replace(temporary, target)
             done.append((target, before))
+        for path, data in streams:
+            with path.open("wb") as stream:
+                stream.write(data)
     except OSError as error:
         for target, before in reversed(done):
             _put_back(target, before)
@@ -459,6 +464,10 @@ def _stage(target: Path, data: bytes, path: Path) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def _is_stream(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _put_back(target: Path, before: bytes | None) -> None:

@@ -276,3 +276,16 @@ def test_a_failure_half_way_puts_everything_back(tmp_path: Path, monkeypatch: py
         write_all([(path, b"new") for path in files])
     assert [path.read_bytes() for path in files] == [b"old", b"old"]
     assert sorted(os.listdir(tmp_path)) == ["a.py", "b.py"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_stays_a_pipe(tmp_path: Path) -> None:
+    """Put in the place of `/dev/null`, a file would fill the machine with what others write there."""
+    pipe, file = tmp_path / "pipe", tmp_path / "new.py"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_all([(pipe, b"a = 1\n"), (file, b"b = 2\n")])
+    assert os.read(reader, 100) == b"a = 1\n"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert file.read_bytes() == b"b = 2\n"

@@ -24,7 +24,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.done import needed_beside
 from accelify.analysis.syntax import calls_in, names_in, walk
-from accelify.analysis.values import MODEL
+from accelify.analysis.values import LOADER, MODEL
 from accelify.dropped_moves import MovePlace
 from accelify.findings import Finding, Safety, Severity
 from accelify.findings import Rule as Rule
@@ -253,10 +253,18 @@ class Context(Agreement):
             if shared and any(place in inside for place in places if place is not None):
                 return "its metrics are gathered"
         for call in inside:
+            if self._begins_pass(call):
+                return "a pass over a loader that they share begins in it"
             for callee in self.script.callees(call) if isinstance(call, ast.Call) else ():
                 if callee in self._meeting_scopes:
                     return f"`{callee.name}` has to be run by all of them"
         return ""
+
+    def _begins_pass(self, node: ast.AST) -> bool:
+        if not (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "iter" and node.args):
+            return False
+        loader = node.args[0]
+        return isinstance(loader, (ast.Name, ast.Attribute)) and self.plan.is_prepared(loader, LOADER)
 
     def needs_all(self, node: ast.AST) -> str:
         """Why every process has to run a node; "" where one may run it alone.

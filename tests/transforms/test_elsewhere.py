@@ -225,6 +225,14 @@ def test_what_is_opened_to_be_thrown_away_is_no_file(tmp_path: Path, path: str) 
     assert not findings(conversion)
 
 
+def test_a_batch_of_a_shared_loader_is_read_by_all_processes(tmp_path: Path) -> None:
+    """The processes meet where a pass begins: one that is alone in it would wait for the others."""
+    helper = "def keep(x, path):\n    np.save(path, x)\n"
+    conversion = converted(tmp_path, helper, epoch="keep(next(iter(loader))[0], 'a.npy')")
+    assert place_of(conversion.new_text, "epoch") == "keep(next(iter(loader))[0], 'a.npy')"
+    assert "a pass over a loader that they share begins in it" in findings(conversion)[0]
+
+
 MAKER = """
 class Maker:
     def collect(self, path):
