@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 from accelify.heap.on_tpu import STEPPED
@@ -26,6 +27,34 @@ def note_frozen(run: Run, model: Instance, name: str, args: Sequence[Value]) -> 
         run.store.set(model, _FROZEN, constant(bool(args) and args[0].const is False))
     elif "adapter" in name or name in _GROWING:
         run.store.set(model, _FROZEN, None)
+
+
+def note_loop(run: Run, loop: ast.For | ast.AsyncFor, models: Value) -> None:
+    """A loop over the parameters of models freezes them: `for one in model.parameters(): one.requires_grad = False`.
+
+    Args:
+        run: the run.
+        loop: the loop.
+        models: what the parameters are asked of.
+    """
+    for stmt in loop.body:
+        target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+        if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
+            continue
+        if getattr(target.value, "id", "") != getattr(loop.target, "id", None):
+            continue
+        said = getattr(getattr(stmt, "value", None), "value", None)
+        for ref in models.of(Instance):
+            note_frozen(run, ref, "requires_grad_", [constant(said)])
+
+
+def asked_for_parameters(loop: ast.For | ast.AsyncFor) -> ast.expr | None:
+    """What a loop goes over the parameters of, where that is a name or an attribute; None for another loop."""
+    call = loop.iter
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not call.args):
+        return None
+    of = call.func.value if call.func.attr == "parameters" else None
+    return of if isinstance(of, ast.Name | ast.Attribute) else None
 
 
 def may_grow(run: Run, values: Sequence[Value]) -> None:

@@ -17,6 +17,7 @@ from accelify.heap.counts import holds, size
 from accelify.heap.early_exits import Way
 from accelify.heap.flags import truth
 from accelify.heap.frames import Frame, is_dear
+from accelify.heap.frozen import asked_for_parameters, note_loop
 from accelify.heap.handlers import (
     ends_well,
     leaving,
@@ -465,6 +466,8 @@ class Statements:
 
         flow = self.engine.loops.go(stmt.iter, over, once)
         left.write(value)
+        if (of := asked_for_parameters(stmt)) is not None:
+            note_loop(self.run, stmt, self.engine.evaluate(of, scope))
         rest = self.block(stmt.orelse, scope)
         return Flow(rest.reached, {**flow.exits, **rest.exits})
 

@@ -449,6 +449,14 @@ def test_a_frozen_model_gets_no_wrapper(then, is_right, tmp_path):
     assert (("ACC704", "judge(torch.ones(1, 4))") not in found) == is_right
 
 
+@pytest.mark.parametrize(("said", "is_right"), [("False", True), ("True", False)])
+def test_parameters_that_are_frozen_one_after_the_other(said, is_right, tmp_path):
+    loop = f"for one in judge.parameters():\n    one.requires_grad = {said}\n"
+    text = JUDGED.replace("judge.requires_grad_(False)\n", loop)
+    found = beside(tmp_path, after=text.format(then=""))
+    assert (("ACC704", "judge(torch.ones(1, 4))") not in found) == is_right
+
+
 PARTS = """
 from torch_geometric.loader import NeighborLoader
 
