@@ -57,8 +57,8 @@ def _marked(conversion: Conversion) -> str:
         indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
         end = "\r\n" if lines[first - 1].endswith("\r\n") else "\n"
         message = " ".join(_LINES.sub("", finding.message).split())
-        cut = f"{message[:_LONGEST].rsplit(' ', 1)[0]} ..." if len(message) > _LONGEST else message
-        above.setdefault(first, {})[f"{indent}# TODO(accelify {finding.code}): {cut}{end}"] = None
+        comment = f"{indent}# TODO(accelify {finding.code}): {_cut(message)}{end}"
+        above.setdefault(first, {})[comment] = None
     for first in sorted(above, reverse=True):
         lines[first - 1 : first - 1] = above[first]
     new = "".join(lines)
@@ -67,6 +67,16 @@ def _marked(conversion: Conversion) -> str:
     except (SyntaxError, ValueError):
         same = False
     return new if same else text
+
+
+def _cut(message: str) -> str:
+    """A message that fits a comment: what to do, which comes last, stays."""
+    if len(message) <= _LONGEST:
+        return message
+    found, _, way = message.rpartition("; ")
+    if not found or 2 * len(way) > _LONGEST:
+        return f"{message[:_LONGEST].rsplit(' ', 1)[0]} ..."
+    return f"{found[: _LONGEST - len(way)].rsplit(' ', 1)[0]} ...; {way}"
 
 
 def _code(lines: Iterable[str]) -> Iterator[str]:
