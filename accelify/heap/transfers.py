@@ -359,7 +359,7 @@ class Transfers:
             and not place.turned
             and (axis is None or axis.const == 0)
         ):
-            place = replace(turned(place), form="")  # behind the one along which they are put
+            place = replace(turned(place), form="")  # after the one along which they are put
         elif row.name.endswith("stack") or axis is None or axis.const in (0, UNSET):
             place = unsure(place)
         made = self.run.made(node, place, *operands, type_=row.returns)
