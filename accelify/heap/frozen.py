@@ -37,15 +37,19 @@ def note_loop(run: Run, loop: ast.For | ast.AsyncFor, models: Value) -> None:
         loop: the loop.
         models: what the parameters are asked of.
     """
+    # One that is left early, or goes on to the next, leaves some as they were.
+    all_rounds = not any(isinstance(one, ast.Break | ast.Continue | ast.Return) for one in ast.walk(loop))
     for stmt in loop.body:
-        target = stmt.targets[0] if isinstance(stmt, ast.Assign) and len(stmt.targets) == 1 else None
+        if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+            continue
+        target = stmt.targets[0]
         if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
             continue
         if getattr(target.value, "id", "") != getattr(loop.target, "id", None):
             continue
-        said = getattr(getattr(stmt, "value", None), "value", None)
+        frozen = all_rounds and isinstance(stmt.value, ast.Constant) and stmt.value.value is False
         for ref in models.of(Instance):
-            note_frozen(run, ref, "requires_grad_", [constant(said)])
+            note_frozen(run, ref, "requires_grad_", [constant(not frozen)])
 
 
 def asked_for_parameters(loop: ast.For | ast.AsyncFor) -> ast.expr | None:
