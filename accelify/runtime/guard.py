@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -160,14 +160,14 @@ class Guard:
     def _raise(self, sentence: str) -> None:
         if not self.warns:
             raise RanksDisagreeError(sentence)
-        print(f"accelify: {sentence}", file=sys.stderr, flush=True)
+        _say(sentence)
 
     def _exchange(self, outputs: torch.Tensor, mine: torch.Tensor, stated: str) -> None:
         try:
             # What all_gather_into_tensor calls, which takes longer than what is sent.
             work = self.group._allgather_base(outputs, mine)
         except RuntimeError as error:
-            raise self.explained(error, stated) from error
+            self._raise_cut_off(error, stated)
         begun = looked = time.monotonic()
         reported = False
         while True:
@@ -179,7 +179,7 @@ class Guard:
                     # Gloo itself has waited for the group's timeout: the other is late, which is not to be gone.
                     raise RanksDisagreeError(self._too_long(stated)) from error
                 if "timed out" not in str(error):
-                    raise self.explained(error, stated) from error
+                    self._raise_cut_off(error, stated)
             now = time.monotonic()
             if now - begun > self.timeout.total_seconds():
                 raise RanksDisagreeError(self._too_long(stated))
@@ -191,6 +191,12 @@ class Guard:
             if now - begun > _TELL and not reported:
                 reported = True
                 self._say_for_whom(stated)
+
+    def _raise_cut_off(self, error: RuntimeError, stated: str) -> NoReturn:
+        # The transport is no Python; what has a frame below is a signal's handler, as of a loader whose worker died.
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise error
+        raise self.explained(error, stated) from error
 
     def _look_round(self, stated: str) -> None:
         """Raise where it is proved that another rank will not come."""
@@ -228,11 +234,8 @@ class Guard:
         return f"rank(s) {shown}"
 
     def _say_for_whom(self, stated: str) -> None:
-        print(
-            f"accelify: rank {self.rank} has waited {_TELL:.0f} s in {stated} at {script_line()} for {self._missing()}",
-            file=sys.stderr,
-            flush=True,
-        )
+        waits = f"rank {self.rank} has waited {_TELL:.0f} s in {stated} at {script_line()}"
+        _say(f"{waits} for {self._missing()}")
 
     # Passes that are averaged over ranks
 
@@ -267,12 +270,8 @@ class Guard:
     def _say_where_all_are(self, stated: str) -> None:
         """Once: a pass may last long in a healthy job, and the state of the others decides whether it is one."""
         others = [f"rank {r}: {s['what']} in {s['stated']}" for r, s in self._others()][:10]
-        print(
-            f"accelify: rank {self.rank} has been for {_TELL:.0f} s in {stated}; it goes on waiting"
-            + (f" (last heard of {'; '.join(others)})" if others else ""),
-            file=sys.stderr,
-            flush=True,
-        )
+        heard = f" (last heard of {'; '.join(others)})" if others else ""
+        _say(f"rank {self.rank} has been for {_TELL:.0f} s in {stated}; it goes on waiting{heard}")
 
     # What became of the others
 
@@ -386,6 +385,10 @@ class _Pass:
             raise self.guard.explained(error, self.stated) from error
 
 
+def _say(sentence: str) -> None:
+    print(f"accelify: {sentence}", file=sys.stderr, flush=True)
+
+
 _guards: list[Guard] = []
 
 
@@ -413,11 +416,9 @@ def start(rank: int, ranks: int, timeout: timedelta | None = None) -> None:
         return
     if not _all_have_gloo(rank, ranks):
         if rank == 0:
-            print(
-                "accelify: ranks that disagree are not found out here, as gloo has no network interface on every "
-                "host (GLOO_SOCKET_IFNAME names one); ACCELIFY_GUARD=off leaves this message out",
-                file=sys.stderr,
-                flush=True,
+            _say(
+                "ranks that disagree are not found out here, as gloo has no network interface on every host "
+                "(GLOO_SOCKET_IFNAME names one); ACCELIFY_GUARD=off leaves this message out"
             )
         return
     _guards.append(Guard(rank, ranks, timeout or dist.default_pg_timeout, asked == "warn"))
@@ -444,9 +445,8 @@ def _all_have_gloo(rank: int, ranks: int) -> bool:
 
 def leave() -> None:
     """The process group is about to be destroyed; no reference to it may stay."""
-    for guard in _guards:
-        guard.leave()
-    _guards.clear()
+    while _guards:
+        _guards.pop().leave()
 
 
 def is_on() -> bool:

@@ -113,13 +113,23 @@ def _child(pipe, env, function, args, timeout):
     try:
         value = function(*args)
     except BaseException:
-        error = traceback.format_exc()
-        sys.excepthook(*sys.exc_info())
+        try:
+            error = _report()
+        except RuntimeError:
+            # A loader's handler of SIGCHLD raises wherever its process is at, in here as well, once a worker.
+            error = _report()
     pipe.send_bytes(pickle.dumps((value, error)))
     pipe.close()
     # As at the end of a script; multiprocessing would leave it out.
     atexit._run_exitfuncs()
     os._exit(0 if error is None else 1)
+
+
+def _report():
+    """The text of the error that is handled, after the hook for errors that nobody caught has seen it."""
+    error = traceback.format_exc()
+    sys.excepthook(*sys.exc_info())
+    return error
 
 
 def fresh_accelerator(**kwargs):
