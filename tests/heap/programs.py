@@ -152,8 +152,10 @@ def data(seed: int) -> list[tuple[Any, Any]]:
     ]
 
 
-def run_on(text: str, size: int, seed: int) -> tuple[Printed, BaseException | None]:
-    """What the main rank prints, and what went wrong."""
+def run_on(
+    text: str, size: int, seed: int, names: Callable[[int], dict[str, Any]] = lambda _: {}
+) -> tuple[Printed, BaseException | None]:
+    """What the main rank prints, and what went wrong; `names` gives each rank's further built-in names."""
     code = compile(text, NAME, "exec")
     ranks = Ranks(size)
     printed = [Printed() for _ in range(size)]
@@ -174,7 +176,7 @@ def run_on(text: str, size: int, seed: int) -> tuple[Printed, BaseException | No
         }
         scope: dict[str, Any] = {
             "__name__": "__main__",
-            "__builtins__": {**vars(builtins), "__import__": lambda name, *_: fakes[name]},
+            "__builtins__": {**vars(builtins), "__import__": lambda name, *_: fakes[name], **names(rank)},
         }
         try:
             exec(code, scope)
