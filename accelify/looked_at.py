@@ -13,9 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-# What is asked (`file`, `kind` or `names`, the first and last with a limit), and of which path.
+# What is asked (`file`, `kind`, `names` or `commands`, with a limit but for the second), and of which path.
 Question = tuple[str, str]
-_ENDINGS = (".py", ".ipynb")
+SCRIPTS, COMMANDS = "names", "commands"
+# Which files are listed.
+_ENDINGS = {SCRIPTS: (".py", ".ipynb"), COMMANDS: (".md", ".rst", ".sh", ".yaml", ".yml")}
 _NOTHING = ""
 
 
@@ -102,19 +104,20 @@ def exists(path: Path | str) -> bool:
     return _kind(str(path)) != _NOTHING
 
 
-def names_in(folder: Path | str, most: int | None = None) -> tuple[list[str], list[str]]:
-    """The folders in a folder, and the Python files and notebooks, sorted; links count as files.
+def names_in(folder: Path | str, most: int | None = None, kind: str = SCRIPTS) -> tuple[list[str], list[str]]:
+    """The folders in a folder, and the files of a kind, sorted; links count as files.
 
     Args:
         folder: where to look.
         most: how many entries are looked at; all where None.
+        kind: Python files and notebooks (SCRIPTS), or what says how they are started (COMMANDS).
 
     Raises:
         OSError: it cannot be listed.
     """
-    place, sort = str(folder), _limited("names", most)
+    place, sort = str(folder), _limited(kind, most)
     try:
-        folders, files = _listed(place, most)
+        folders, files = _listed(place, most, kind)
     except OSError:
         _seen(sort, place, _NOTHING)
         raise
@@ -150,8 +153,8 @@ def _answer(sort: str, place: str) -> str:
     try:
         if word == "kind":
             return _look(place)
-        if word == "names":
-            return _names_mark(*_listed(place, limit))
+        if word in _ENDINGS:
+            return _names_mark(*_listed(place, limit, word))
         return _content_mark(
             Path(place).read_bytes() if limit is None or os.stat(place).st_size <= limit else None
         )
@@ -190,7 +193,7 @@ def _look(place: str) -> str:
     return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
 
 
-def _listed(place: str, most: int | None) -> tuple[list[str], list[str]]:
+def _listed(place: str, most: int | None, kind: str) -> tuple[list[str], list[str]]:
     folders: list[str] = []
     files: list[str] = []
     with os.scandir(place) as entries:  # folders of pictures may hold millions
@@ -199,7 +202,7 @@ def _listed(place: str, most: int | None) -> tuple[list[str], list[str]]:
                 break
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
-            elif entry.name.endswith(_ENDINGS) and (
+            elif entry.name.endswith(_ENDINGS[kind]) and (
                 entry.is_symlink() or entry.is_file(follow_symlinks=False)
             ):
                 files.append(entry.name)

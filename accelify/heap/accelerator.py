@@ -22,6 +22,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, tuple_of
+from accelify.heap.engines import ALTERED, ENGINE, SAVES_ALONE, is_sharding, saves_alone
 from accelify.heap.gradient_scalers import CASTING, PLAIN
 from accelify.heap.models import has_parameters_of, mark, part_trained
 from accelify.heap.moved import was_sent
@@ -92,7 +93,7 @@ def accelerate_call(
         divide(run, keywords)
     version = keywords.get("fsdp_version")
     if word == "FullyShardedDataParallelPlugin" and version is not None and version.const == 2:
-        run.in_place = True
+        run.in_place = ALTERED
     if word == "set_seed" and run.checks:
         specific = keywords.get("device_specific", args[1] if len(args) > 1 else NONE).const is True
         differing = [value for value in args[:1] if not array_of(value).is_uniform]
@@ -123,10 +124,8 @@ def begin(run: Run, word: str, keywords: Mapping[str, Value], node: ast.AST) -> 
         precision = keywords.get("mixed_precision", constant("no"))
         run.accelerated = PLAIN if precision.const == "no" else CASTING
         run.accumulated |= _divisors(node)
-    engine = keywords.get("deepspeed_plugin", NONE)
-    run.in_place = run.in_place or (
-        bool(engine.refs) and not engine.optional
-    )  # it has all that the model has
+    if word == "Accelerator" and is_sharding(run, keywords):
+        run.in_place = run.in_place or ENGINE
     cpu = keywords.get("cpu")
     placement = keywords.get("device_placement")
     if (cpu is not None and cpu.const is True) or (placement is not None and placement.const is not True):
@@ -315,7 +314,8 @@ def accelerator_method(
     if name in _WAITS:
         if run.checks and name in ("save_state", "load_state"):
             misuse.of_folder(run, name, first, node)
-        run.meet("collective", node, f"accelerator.{name}")
+        detail = SAVES_ALONE if name == "save_state" and saves_alone(run) else ""
+        run.meet("collective", node, f"accelerator.{name}", detail=detail)
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
     if name == "get_tracker":
         unwraps = keywords.get("unwrap", args[1] if len(args) > 1 else NONE)
@@ -376,7 +376,7 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
         if isinstance(ref, Instance) and not ref.prepared and run.read(ref, WHOLE) is None:
             made = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
             made.prepared = True
-            made.wrapped = Value(refs=(ref,))
+            made.wrapped = Value(why=run.reason(node, f"`{run.segment(node)}`"), refs=(ref,))
             mark(run, Value(refs=(made,)), trained=True)
             _note_prepared(run, ref, made.wrapped)
             was_sent(run, ref)

@@ -15,6 +15,8 @@ _MOST_CONTEXTS = 48
 # What part of the budget one function may use that is gone through more often than that, and what part all functions of
 # a library together of which the script's project has a copy.
 _PARTS, _PARTS_OF_COPIES = 6, 2
+# What part one model may use.
+_PARTS_OF_MODELS = 3
 
 
 class Budgets:
@@ -31,6 +33,9 @@ class Budgets:
         self._spent: dict[ast.AST | str, int] = {}
         # By the library: how many steps there had been when the outermost of its functions was begun.
         self._begun: dict[str, int] = {}
+        # What was cut off before its end, and whether something is gone through that may be.
+        self._cut: set[object] = set()
+        self._limited = False
 
     def is_called_often(self, function: Function) -> bool:
         """Whether one call stands for all others of a function."""
@@ -63,6 +68,28 @@ class Budgets:
             if is_dear
             else f"the copy of `{copied}` is too long"
         )
+
+    @contextmanager
+    def limited(self, key: object) -> Iterator[list[object]]:
+        """Within, a part of the budget may be used, and nothing where that was too little before: enough is left for
+        what comes after. What it gives holds the key afterwards where it was cut off.
+
+        Args:
+            key: what is gone through.
+        """
+        run, whole, cut = self.run, self.run.budget, list[object]()
+        if self._limited or not run.checks:
+            yield cut
+            return
+        self._limited = True
+        run.budget = min(whole, run.steps + (0 if key in self._cut else whole // _PARTS_OF_MODELS))
+        try:
+            yield cut
+        finally:
+            if run.steps >= run.budget < whole:
+                self._cut.add(key)
+                cut.append(key)
+            run.budget, self._limited = whole, False
 
     @contextmanager
     def spending(self, function: Function, copied: str) -> Iterator[None]:

@@ -47,6 +47,7 @@ from accelify.heap.values import (
     Super,
     Value,
 )
+from accelify.heap.wrapper_attributes import without_wrapped
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -151,7 +152,7 @@ class Calls:
         self, called: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value | None:
         found: Value | None = None
-        for ref in fitting(self.run, called.refs, len(args), keywords, node):
+        for ref in fitting(self.run, without_wrapped(called.refs), len(args), keywords, node):
             result = self._call_ref(ref, called, args, keywords, node)
             found = result if found is None else self._either(found, result, node)
         return found

@@ -330,10 +330,11 @@ class Expressions:
                 place = replace(CLOCK, degree=beside.degree)
             else:
                 furthest = worst(parts)
-        why = furthest.why or (
-            None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", furthest)
-        )
-        return Value(place, why, type="builtins.str")
+        apart = [one for one in parts if not array_of(one).is_uniform]
+        apart = apart if place.kind is Kind.OWN and apart[1:] else [furthest]
+        if place.is_same or (furthest.why is not None and not apart[1:]):
+            return Value(place, furthest.why, type="builtins.str")
+        return Value(place, self.run.reason(node, f"`{self.run.segment(node)}`", *apart), type="builtins.str")
 
     def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
         """What the texts of values show."""

@@ -71,7 +71,7 @@ class Interpreter:
         checks: bool = False,
         moves: MarksOf | None = None,
     ) -> None:
-        self.run = Run(knowledge, checks=checks)
+        self.run = Run(knowledge, checks=checks, path=path)
         self.moves = moves
         self.memory = Memory(self.run)
         self.modules = Modules(self, path, read)

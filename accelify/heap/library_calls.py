@@ -30,7 +30,7 @@ from accelify.heap.paths import joined_path, pattern, with_text
 from accelify.heap.schedules import is_of_all, length_of
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
 from accelify.heap.texts import filled
-from accelify.heap.transfers import Transfers
+from accelify.heap.transfers import TEMPORARY, Transfers
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     BATCH,
@@ -382,7 +382,7 @@ class LibraryCalls:
         meet_host(self.run, node, row, args, keywords)
         result = self.transfers.of(row, args, keywords, node)
         if is_temporary:
-            result = result.placed(own(), self.run.reason(node, "a temporary name"))
+            result = result.placed(own(), self.run.reason(node, TEMPORARY))
         if row.kind == "file":
             result = joined_path(result, self._paths(row, args, keywords, shift)[:1])
             for value in self._paths(row, args, keywords, shift):

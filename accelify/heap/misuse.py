@@ -16,6 +16,7 @@ from accelify.heap.device_texts import is_compared, where_named
 from accelify.heap.dividing import DISTRIBUTED, divides
 from accelify.heap.divisors import divisors, made_of
 from accelify.heap.gradient_scalers import scales_alone
+from accelify.heap.loaded_files import is_of_weights
 from accelify.heap.run import Run
 from accelify.heap.values import (
     BATCH,
@@ -56,6 +57,7 @@ _SPLITTING = frozenset(
     {"torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel"}
 )
 # What puts something into a list.
+_LOADED = "`torch.load` puts what was on a GPU on the same GPU for every process"
 _FILLING = frozenset({"append", "extend"})
 _PLACES = ("device", "map_location")
 # The text of a device with its number.
@@ -163,6 +165,8 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     if not (run.accelerated or run.grouped):
         if name in _DEVICE_CALLS or name.startswith("torch."):
             _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *_at(keywords)], node, name)
+        if _loads_anywhere(run, name, args, keywords, node) and is_of_weights(run.module.tree, node):
+            run.meet("device", node, _LOADED, detail="fixed")
         return
     if run.accelerated and name in _BESIDE and not scales_alone(run, name, node):
         short = name.rpartition(".")[2]
@@ -192,17 +196,25 @@ def _of_device(
         listed = keywords.get("device_ids") if name in WRAPPERS else None
         numbers = elements(run, listed) if listed is not None else None
         _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *(numbers or ()), *_at(keywords)], node, name)
-    passed_on = isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords)
-    # A file that each rank has for itself was written by it, on its device.
-    of_rank = any(not array_of(value).is_uniform for value in args[:1])
-    mapped = len(args) > 1 or keywords.get("map_location", constant(None)).const is not None
-    alone = any(guard.kind in ("main", "one") for guard in run.guards)
     # In a converted module it is data, of the host, and in one without weights.
     text = run.module.text
     weights = run.checks or ("load_state_dict" in text and "accelerator" not in text)
-    if name == "torch.load" and weights and not (mapped or passed_on or of_rank or alone):
-        text = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
-        run.meet("misuse", node, text, detail="device")
+    if weights and _loads_anywhere(run, name, args, keywords, node):
+        run.meet("misuse", node, f"{_LOADED}; pass map_location", detail="device")
+
+
+def _loads_anywhere(
+    run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> bool:
+    """Whether every process loads what a file has to where that was when it was written."""
+    passed_on = isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords)
+    mapped = len(args) > 1 or keywords.get("map_location", constant(None)).const is not None
+    if name != "torch.load" or mapped or passed_on:
+        return False
+    run.depends()
+    # A file that each rank has for itself was written by it, on its device.
+    of_rank = any(not array_of(value).is_uniform for value in args[:1])
+    return not (of_rank or any(guard.kind in ("main", "one") for guard in run.guards))
 
 
 def of_method(
@@ -356,7 +368,8 @@ def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
     place = array_of(value)
     # What a shared loop has put into a list and is the same on all ranks was gathered there.
     whole = place.is_same and any(fill_of(ref) for ref in value.of(Container))
-    if whole or (place.kind is Kind.WIDE and (place.rows or place.degree is None)):
+    parts = [place, *map(array_of, elements(run, value) or ())]
+    if whole or any(one.kind is Kind.WIDE and (one.rows or one.degree is None) for one in parts):
         run.meet(
             "misuse",
             node,
@@ -394,7 +407,9 @@ def _is_cut(run: Run, node: ast.AST) -> bool:
 def of_folder(run: Run, name: str, folder: Value, node: ast.AST) -> None:
     """The folder of a state that all processes save together, or load: one for all."""
     place = array_of(folder)
-    if not (place.is_uniform or place.kind is Kind.MAIN):
+    run.depends()
+    alone = any(guard.kind in ("main", "one") for guard in run.guards)
+    if not (alone or place.is_uniform or place.kind is Kind.MAIN):
         clock = "by the clock of each" if place.kind is Kind.CLOCK else "of each"
         text = f"`accelerator.{name}` gets a folder {clock} process: the parts of one state may lie apart"
         run.meet("misuse", node, text, [folder], detail="path")

@@ -41,6 +41,7 @@ class Modules:
         self._places: dict[str, Path | None] = {}
         # The names of modules that were imported and not looked for yet, in their order.
         self._later: dict[str, None] = {}
+        self._copied: dict[str, bool] = {}
         # Names of modules by their last word, and whether the first that imports them is a function or a loop, and not
         # a module.
         self._in_passing: dict[str, dict[str, bool]] = {}
@@ -123,6 +124,7 @@ class Modules:
             return
         module.text = text
         module.path = self._shown(path)
+        module.copied = self._is_copied(module.name.partition(".")[0])
         # What a module does when it is imported happens before all, whoever asks for it, but where a function or a loop
         # imports it.
         before_all = not self._is_in_passing(path, module.name)
@@ -139,6 +141,14 @@ class Modules:
                 self.run.events = events
             else:
                 self.run.events = [*events, *self.run.events]
+
+    def _is_copied(self, root: str) -> bool:
+        """Whether a package is a known library's, of which the project has a copy: it says its version."""
+        if root not in self._copied:
+            place = self._place(root) if self.run.knowledge.knows(root) else None
+            text = self._read(place) if place is not None and place.name == "__init__.py" else None
+            self._copied[root] = "__version__" in (text or "")
+        return self._copied[root]
 
     def _is_in_passing(self, path: Path, name: str) -> bool:
         """Whether the first that imports a module is a function or a loop."""

@@ -36,12 +36,15 @@ class ObjectCalls:
     def call(
         self, ref: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
     ) -> Value:
-        if self.run.checks and ref.kind == "module" and not ref.prepared:
-            made = self._unprepared_called(ref, args, keywords, node)
-        else:
-            made = self._called(ref, args, keywords, node)
-        if ref.kind == "module":
-            self._hooked(ref, args, made, node)
+        if ref.kind != "module":
+            return self._called(ref, args, keywords, node)
+        go = self._unprepared_called if self.run.checks and not ref.prepared else self._called
+        with self.engine.calls.budgets.limited(ref.cls) as cut:
+            made = go(ref, args, keywords, node)
+        if cut:
+            name = self.run.segment(getattr(node, "func", node))
+            made = self.engine.calls.libraries.unknown_calls.model(name, args, keywords, node)
+        self._hooked(ref, args, made, node)
         return made
 
     def _hooked(self, ref: Instance, args: Sequence[Value], made: Value, node: ast.AST) -> None:

@@ -41,11 +41,7 @@ def of_method(run: Run, receiver: Value, name: str, node: ast.AST) -> None:
     """
     if name in _FETCHES and run.loops:
         if array_of(receiver).kind is Kind.ROUND and _is_in_each_round(run, node):
-            _meet(
-                run,
-                node,
-                "waits for the TPU in each step; add tensors up, and take the number after the loop",
-            )
+            _waits(run, node)
     elif name in ("to", "cuda"):
         if any(run.read(ref, STEPPED) is not None for ref in receiver.of(Instance)):
             text = "gives the model other parameters on a TPU than the optimizer has; move it before that is made"
@@ -73,7 +69,19 @@ def of_call(run: Run, name: str, args: Sequence[Value], node: ast.AST) -> None:
 def _fetches(run: Run, value: Value, node: ast.AST) -> None:
     """A number that is taken from the device."""
     if run.loops and array_of(value).kind is Kind.ROUND and _is_in_each_round(run, node):
-        _meet(run, node, "waits for the TPU in each step; add tensors up, and take the number after the loop")
+        _waits(run, node)
+
+
+def _waits(run: Run, node: ast.AST) -> None:
+    tree = run.module.tree or ast.Module([], [])
+    tests = [one.test for one in ast.walk(tree) if isinstance(one, ast.If | ast.While)]
+    decides = any(part is node for test in tests for part in ast.walk(test))
+    way = (
+        "ask in every so many steps alone"
+        if decides
+        else "add tensors up, and take the number after the loop"
+    )
+    _meet(run, node, f"waits for the TPU in each step; {way}")
 
 
 def of_padding(run: Run, collates: Sequence[Value], node: ast.AST) -> None:

@@ -19,6 +19,7 @@ from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put, tuple_of
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.dividing import by_rank
+from accelify.heap.engines import ALTERED
 from accelify.heap.flags import truth
 from accelify.heap.models import SENDS, has_buffers
 from accelify.heap.paths import pattern
@@ -109,7 +110,7 @@ def distributed_call(
         return wrapped(run, name, args, keywords, node)
     if name in _SHARDING and args:
         # It has no wrapper's names, and `fully_shard` changes the model itself.
-        run.in_place = True
+        run.in_place = ALTERED
         sharded = wrapped(run, name, args, keywords, node)
         if name.endswith("fully_shard"):
             engine.calls.libraries.mutated.setdefault(node, {})[0] = sharded

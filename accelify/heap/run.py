@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar, cast
 
 from accelify.domains.placement import SAME, Kind, Placement
@@ -150,10 +151,9 @@ class Run:
     moved: Moved = field(default_factory=Moved)
     # Whether an Accelerator was made, and the texts of what it divides losses by.
     accelerated: str = ""
-    # Whether it is in a process group that it joined by itself.
-    grouped: bool = False
-    # Whether models are changed in place, with no wrapper around them.
-    in_place: bool = False
+    grouped: bool = False  # it is in a process group that it joined by itself
+    in_place: str = ""  # how models are that have no wrapper of DDP: ALTERED, or of an engine (ENGINE)
+    path: Path | None = None  # where the script lies
     accumulated: frozenset[str] = frozenset()
     # Why random numbers are others on each rank, once a seed says so.
     seeded: Reason | None = None
@@ -228,9 +228,8 @@ class Run:
         # What was put together may be put together once more.
         if place.is_same and not (self.checks and any(one.why and one.place.degree == -1 for one in values)):
             return Value(SAME, type=type_, where=where)
-        return Value(
-            place, self.reason(node, text or f"`{self.segment(node)}`", *values), type=type_, where=where
-        )
+        why = self.reason(node, text or f"`{self.segment(node)}`", *values)
+        return Value(place, why, type=type_, where=where)
 
     def cause(self, node: ast.AST, place: Placement, text: str, type_: str = "") -> Value:
         """A value that an operation breaks: what becomes of it is wrong for this, wherever its operands come from."""
@@ -259,6 +258,7 @@ class Run:
     def stop_before(self, statements: Sequence[ast.stmt]) -> None:
         """Note that the budget does not reach some statements."""
         self.leave_unread("the budget of the analysis is used up", statements[0])
+        self.leave_pieces(0)
         self.not_reached.update(dict.fromkeys(statements, self.module.path))
 
     def leave_unread(self, text: str, node: ast.AST) -> None:

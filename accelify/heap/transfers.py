@@ -77,8 +77,8 @@ if TYPE_CHECKING:
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
-# How a reason ends that is the clock.
-TIME = "the time"
+# How a reason ends that is the clock, or a name that a process makes up.
+TIME, TEMPORARY = "the time", "a temporary name"
 # Arrays of nothing, to which something may be added.
 _ZEROS = frozenset(
     {"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import WIDE_ROWS, Kind, Placement, function, own
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, element, elements, open_up, put
+from accelify.heap.flags import FLAGS
 from accelify.heap.frozen import may_grow
 from accelify.heap.misuse import SAMPLERS
 from accelify.heap.models import MODEL
@@ -91,7 +92,7 @@ class UnknownCalls:
     def function(self, called: Value, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of something of which nothing is known: a function of all that it gets."""
         self.callbacks([value for value in args if value is not called], keywords, node)
-        operands = [value for value in [*args, *keywords.values()] if value is not called]
+        operands = [value for value in self._operands(args, keywords) if value is not called]
         are_passed(self.run, operands, node)
         may_grow(self.run, operands)
         if self.run.checks:  # a loader of an unknown class has as many batches for each rank
@@ -129,6 +130,11 @@ class UnknownCalls:
             else Value(Placement(Kind.ROUND, place.degree, samples=None), made.why)
         )
 
+    def _operands(self, args: Args, keywords: Keywords) -> list[Value]:
+        """What a result is made of: a flag that says which process it is, under a name, says who shows it."""
+        flags = FLAGS if self.run.checks else ()
+        return [*args, *(value for value in keywords.values() if value.type not in flags)]
+
     def _moved(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> None:
         """A function of an unknown module that is called like a move, and gets a prepared batch without a device."""
         known = name.partition(".")[0] not in self.run.unknown_modules
@@ -154,7 +160,7 @@ class UnknownCalls:
     ) -> Value:
         """An unknown method of an object: the object takes in what it gets, and may give it back."""
         self.callbacks(args, keywords, node)
-        operands = [*args, *keywords.values()]
+        operands = self._operands(args, keywords)
         are_passed(self.run, operands, node)
         places = [array_of(value) for value in operands]
         marked = self.run.read(instance, MODEL) if instance is not None else None

@@ -119,7 +119,7 @@ class Library(Ref):
 class ModuleRef(Ref):
     """A module of the project, run when something of it is first asked for."""
 
-    __slots__ = ("_yield", "name", "path", "state", "text", "tree")
+    __slots__ = ("_yield", "copied", "name", "path", "state", "text", "tree")
     fixed = True
 
     def __init__(self, name: str, path: str, tree: ast.Module | None = None, text: str = "") -> None:
@@ -129,6 +129,7 @@ class ModuleRef(Ref):
         self.tree = tree
         self.text = text
         self.state = "new"
+        self.copied = False  # it is of a library of which the project has a copy
         self._yield: bool | None = None
 
     @property

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from accelify.heap.engines import ALTERED
 from accelify.heap.frozen import is_frozen
 from accelify.heap.locations import text_of
 from accelify.heap.run import Run
-from accelify.heap.values import Class, Instance, Ref
+from accelify.heap.values import Class, Instance, Ref, Value
 
 # What a script has written to the wrapper itself.
 SET = "#set "
@@ -49,18 +50,27 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     ):
         return
     elif name == "module" and (run.accelerated or converted):
-        if _has_default(node) or _is_by_deepspeed(run):
+        if _has_default(node):
             return
         text = (
             "`.module` of a prepared model is there on several processes only; use accelerator.unwrap_model"
         )
-        run.meet("misuse", node, text, detail="wrapper")
+        run.meet("misuse", node, text, _prepared(ref), detail="wrapper")
     elif run.at_model and name != "module" and name not in OF_MODULES and not name.startswith("__"):
         way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
-        text = f"`.{name}` is asked of a model in a wrapper, which has none on several processes; use {way}.{name}"
+        text = f"`.{name}` is asked of a model that DistributedDataParallel wraps, which has none; use {way}.{name}"
         if run.loops and _is_given(run, node):
             text = f"{text}, or where it makes what is trained with, let the model's forward call it"
-        run.meet("misuse", node, text, detail="wrapper")
+        run.meet("misuse", node, text, _prepared(ref), detail="wrapper")
+
+
+def without_wrapped(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
+    """What may be called, without the models that others of it wrap: under a condition each is prepared, or else called
+    as it is, since it is not trained."""
+    if len(refs) < 2:
+        return refs
+    wrapped = {one for ref in refs if isinstance(ref, Instance) and ref.wrapped for one in ref.wrapped.refs}
+    return tuple(ref for ref in refs if ref not in wrapped)
 
 
 def of_engine(run: Run, model: Instance, name: str) -> bool:
@@ -74,13 +84,25 @@ def of_engine(run: Run, model: Instance, name: str) -> bool:
 
 def of_attribute_set(run: Run, model: Ref, name: str, node: ast.AST) -> None:
     """An attribute that is set on the wrapper around a model, and asked of the model by its methods."""
-    if not isinstance(model, Instance) or model.kind != "module" or not run.at_model or run.in_place:
+    if (
+        not isinstance(model, Instance)
+        or model.kind != "module"
+        or not run.at_model
+        or run.in_place == ALTERED
+    ):
         return
     classes = [one for one in model.cls.line_up() if isinstance(one, Class)] if model.cls is not None else []
     if name not in OF_MODULES and any(re.search(rf"\bself\.{name}\b", text_of(one)) for one in classes):
         way = "accelerator.unwrap_model(model)" if run.accelerated else "model.module"
         text = f"`.{name}` is set on the wrapper around a model, which never sees it; use {way}.{name}"
         run.meet("misuse", node, text, detail="wrapper")
+
+
+def _prepared(model: Instance) -> list[Value]:
+    """Where a model is prepared, which is one cause of all that is asked of its wrapper."""
+    return (
+        [Value(why=model.wrapped.why)] if model.wrapped is not None and model.wrapped.why is not None else []
+    )
 
 
 def is_asked_for(run: Run, node: ast.AST) -> bool:
@@ -119,20 +141,3 @@ def _is_given(run: Run, node: ast.AST) -> bool:
 def _has_default(node: ast.AST) -> bool:
     """Whether it is `getattr` of an attribute with what stands in for it."""
     return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and len(node.args) > 2
-
-
-def _is_by_deepspeed(run: Run) -> bool:
-    """Whether the script runs with DeepSpeed alone, whose engine has the attribute on any number of processes: it
-    sets an option of the plugin's, whatever the launcher says."""
-    return run.module.tree is not None and any(
-        isinstance(target, ast.Subscript) and ast.unparse(target.value).endswith(".deepspeed_config")
-        for stmt in _unconditional(run.module.tree.body)
-        for target in (stmt.targets if isinstance(stmt, ast.Assign) else ())
-    )
-
-
-def _unconditional(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    for stmt in body:
-        yield stmt
-        if isinstance(stmt, ast.FunctionDef | ast.ClassDef | ast.With):
-            yield from _unconditional(stmt.body)

@@ -7,10 +7,6 @@ from collections.abc import Sequence
 
 from accelify.obligations.obligation import Obligation
 
-SAVED_BY_MAIN = (
-    "the main process alone saves: with sharded models it waits for the others, and their random states are not saved; "
-    "let all processes call it"
-)
 _CALLED = re.compile("`([^`]*)`")
 
 
@@ -26,9 +22,8 @@ def by_cause(obligations: Sequence[Obligation], *, apart: bool = False) -> list[
         cause = cause_of(one)
         place = (one.line, one.column) if apart and not cause else ()
         # Who does not come to a backward does not come to the step after it; what is on the first GPU is for one cause.
-        found = "" if cause and one.demand in ("all ranks", "device") else one.found
-        if one.found.endswith(SAVED_BY_MAIN):
-            found = SAVED_BY_MAIN  # right without sharded models, where others would wait in any case
+        # Of one model that is in a wrapper, each attribute is to be asked elsewhere.
+        found = "" if cause and one.demand in ("all ranks", "device", "wrapper") else one.found
         groups.setdefault((one.demand, one.path, found, *cause, *place), []).append(one)
     return list(groups.values())
 

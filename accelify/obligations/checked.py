@@ -12,26 +12,35 @@ from functools import reduce
 from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
+from accelify.heap.engines import SAVES_ALONE
 from accelify.heap.random_draws import DRAWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_ways
-from accelify.obligations.causes import SAVED_BY_MAIN
 from accelify.obligations.drawn_batches import is_of_evaluation
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
-from accelify.obligations.own_ranks import RANK, is_of_rank_alone, names_rank, says_who, shows_rank
+from accelify.obligations.own_ranks import (
+    RANK,
+    is_of_no_data,
+    is_of_rank_alone,
+    names_rank,
+    says_who,
+    shows_rank,
+)
 from accelify.obligations.own_samples import is_of_own_sample
 from accelify.obligations.past_wrappers import is_trained_in, unprepared
 from accelify.obligations.runs import has_accelerator
 from accelify.obligations.sampler_epochs import numbered
+from accelify.obligations.schedules import TRAINING, scheduled, stepped
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})
+_OF_EFFECTS = frozenset({"once", "content", "path"})
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
 # How one ends that says that it is taken by the rank.
@@ -53,7 +62,6 @@ _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
-_TRAINING = frozenset({"backward", "step"})
 # Collectives that put no gradients together.
 _NO_GRADIENTS = frozenset(
     "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
@@ -108,9 +116,9 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
         yield from unprepared(event, events) if event.detail == "unprepared" else ()
     else:
         if event.kind == "step":
-            yield from _stepped(event, events)
+            yield from stepped(event, events)
         if event.kind == "schedule":
-            yield from _scheduled(event, events)
+            yield from scheduled(event, events)
         for one in obligations_of(event, events):
             yield from _checked(event, one, events)
         yield from _further_causes(event)
@@ -118,7 +126,9 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
 
 def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     """An obligation of a converted script, as one of a script without an original."""
-    if one.demand in ("once", "content", "path") and _is_of_own_file(event):
+    if event.module.copied and one.demand in _OF_EFFECTS:
+        return  # what a library does by itself, as an installed one would
+    if one.demand in _OF_EFFECTS and _is_of_own_file(event):
         if one.demand != "once" or not _is_named_by_figure(event):
             return
     if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
@@ -140,7 +150,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "all ranks" and is_on_both_ways(event, events):
         yield replace(one, status=Status.PROVED, found="", reason=None)
     elif one.sink == "collective" and event.name.endswith(".save_state") and _is_of_one(event):
-        yield replace(one, found=f"`{event.name}`: {SAVED_BY_MAIN}")
+        yield _saved_by_main(event, one)
     elif one.sink == "collective" and one.demand == "all ranks":
         yield _met_by_the_others(event, one, events)
     elif one.sink == "leave" and one.demand == "all ranks" and one.reason is not None:
@@ -160,6 +170,20 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
         if one.demand != "rounds" or "more often than others" in one.found:
             yield one
+
+
+def _saved_by_main(event: Event, one: Obligation) -> Obligation:
+    """A state that the main process alone saves: of models that each process has whole it needs no other one."""
+    if event.detail != SAVES_ALONE:
+        return replace(
+            one, found=f"`{event.name}`: the main process alone saves, and waits for the others there"
+        )
+    text = (
+        "the main process alone saves, without the random states of the others, and with DeepSpeed or FSDP it would "
+        "wait for them; let all processes call it"
+    )
+    why = next(guard.why for guard in event.guards if guard.kind in ("main", "one"))
+    return replace(one, demand="saved", found=f"`{event.name}`: {text}", reason=why)
 
 
 def _passes_again(events: Sequence[Event]) -> bool:
@@ -191,7 +215,7 @@ def _have_left(event: Event, events: Sequence[Event]) -> bool:
     return any(
         (one.why.path, one.why.line) in left
         for other in (events if left else ())
-        if other.kind in _TRAINING
+        if other.kind in TRAINING
         for one in other.guards
         if one.left
     )
@@ -237,6 +261,8 @@ def _is_same(value: Value) -> bool:
 def _further_causes(event: Event) -> Iterator[Obligation]:
     """Further conditions that keep ranks from a meeting, each where it stands."""
     if event.kind not in ("backward", "step", "collective"):
+        return
+    if event.detail == SAVES_ALONE and _is_of_one(event):
         return
     causes = [guard.why for guard in event.guards if guard.parts_ranks and guard.why is not None]
     for why in causes[1:]:
@@ -331,6 +357,8 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
                 continue
             if why is not None and (says_who(why, events) or (of_main and is_of_rank_alone(value, why))):
+                continue
+            if place.kind is Kind.OWN and why is not None and is_of_no_data(why):
                 continue
             counted = place.kind is Kind.LINEAR and place.degree == 0
             if why is not None and _meets_before(why, events if of_main else (), counted):
@@ -460,40 +488,3 @@ def _is_stand_in(event: Event) -> bool:
         if {"prepare", "backward"} <= methods.keys() and event.node in ast.walk(methods["backward"]):
             return True
     return False
-
-
-def _stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    if event.name == "optimizer.step" and event.detail == "plain" and has_accelerator(event, events):
-        text = (
-            "the optimizer is not prepared: it steps in every batch that accumulates gradients, and with gradients "
-            "that are multiplied by the loss scale of fp16; prepare it"
-        )
-        yield made(event, "prepared", Status.NAMED, text)
-
-
-def _scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    rounds = event.loops[-1].number if event.loops else 0
-    with_steps = any(one.kind in _TRAINING and one.loops and one.loops[-1].number == rounds for one in events)
-    if event.detail != "plain" and any(other.detail == "schedules alone" for other in events):
-        return  # a prepared one takes one step at each call
-    if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
-        text = (
-            "a prepared scheduler takes a step for every process at each call; leave one that is stepped once an "
-            "epoch out of prepare"
-        )
-        yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail == "fast" and event.shared:
-        text = (
-            "a prepared scheduler goes a step for every process each time, and its length is in batches of one: it is "
-            "at its end after 1/N of the training"
-        )
-        yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail in ("plain", "whole") and event.shared and has_accelerator(event, events):
-        text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
-        yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail == "whole" and event.shared and not any(other.detail == "own size" for other in events):
-        text = (
-            "the schedule is as long as the batches of all processes together, and goes a step in each of one process: "
-            "it ends after 1/N of its length; divide that by the number of processes"
-        )
-        yield made(event, "rounds", Status.NAMED, text)

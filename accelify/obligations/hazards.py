@@ -116,7 +116,8 @@ def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         # In the run of one process that a condition stands for, there is no other device.
         begun = {other.name for other in around} & {"Accelerator", "init_process_group"}
         if begun and not (_is_chosen(event) or _is_of_main(event) or _is_replaced(event)):
-            yield made(event, "device", Status.NAMED, f"{event.name}; use the one of its local rank")
+            way = "pass map_location" if "load`" in event.name else "use the one of its local rank"
+            yield made(event, "device", Status.NAMED, f"{event.name}; {way}")
         return
     if any(other.name == "Accelerator" for other in events):
         selects = next((other for other in around if other.name == "Accelerator"), None)

@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from accelify.heap.library_calls import BARE_WEIGHTS
+from accelify.heap.loaded_files import is_counted_on, is_of_names
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import Container, ModuleRef, Value
@@ -38,7 +39,8 @@ def loaded_bare(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 
 
 def is_of_no_device(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a file is loaded to which the script writes numbers and texts alone, and no tensors.
+    """Whether a file is loaded of numbers and texts alone, and no tensors: what the script writes to it, or does with
+    what it loads.
 
     Args:
         event: the reading of a file of weights.
@@ -46,6 +48,10 @@ def is_of_no_device(event: Event, events: Sequence[Event]) -> bool:
     """
     if not isinstance(event.node, ast.expr):
         return False
+    tree = event.module.tree
+    trees = {one.module.path: one.module.tree for one in events}.values()
+    if is_of_names(tree, event.node) or is_counted_on(trees, tree, event.node):
+        return True
     values = [*_written(event.node, event.module, events)]
     return bool(values) and all(map(_is_plain, values))
 

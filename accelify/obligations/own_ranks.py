@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import KEYS
 from accelify.heap.run import Event
-from accelify.heap.transfers import NAMES_PROCESS
+from accelify.heap.transfers import NAMES_PROCESS, TEMPORARY, TIME
 from accelify.heap.values import Container, Value
 from accelify.obligations.sinks import places
 
 RANK, _FLAG = "the rank", "only on the main process"
 _NUMBERS = frozenset({RANK, "the number of processes"})
-_LONGEST_WAY = 8
+_LONGEST_WAY, _MOST_STEPS = 8, 100
+# What differs by itself, and comes of no data: names that a process makes up, and what is true of it.
+_MADE_UP = _NUMBERS - {RANK} | {_FLAG, "only the main process", TEMPORARY, TIME}
+_DIFFERS = "differs between ranks"
 
 
 def shows_rank(event: Event, events: Sequence[Event]) -> bool:
@@ -56,3 +59,15 @@ def is_of_rank_alone(value: Value, why: Reason, steps: int = 0) -> bool:
     if why.says_why or steps > _LONGEST_WAY or any(sign in why.text for sign in chosen):
         return why.text in _NUMBERS
     return bool(why.parents) and all(is_of_rank_alone(value, one, steps + 1) for one in why.parents)
+
+
+def is_of_no_data(why: Reason) -> bool:
+    """Whether nothing that a value comes from is of data: a name that each process makes up, how many there are."""
+    waiting, seen = [why], {id(why)}
+    while waiting and len(seen) < _MOST_STEPS:
+        step = waiting.pop()
+        if not (step.parents or step.text in _MADE_UP or step.text.endswith(_DIFFERS)):
+            return False
+        waiting += [one for one in step.parents if id(one) not in seen]
+        seen |= {id(one) for one in step.parents}
+    return not waiting

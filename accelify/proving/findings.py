@@ -85,6 +85,9 @@ class Named:
         # What goes past the wrapper is to be called through it, and not to be asked of the model in it.
         past = {(one.path, one.line) for one in named if one.demand == "prepared"}
         named = [one for one in named if one.demand != "wrapper" or (one.path, one.line) not in past]
+        # Of data that are others on each process, what is done with them goes without saying.
+        apart = {cause_of(one) for one in named if one.demand == "loss" and self.checks} - {()}
+        named = [one for one in named if one.sink != "state.write" or cause_of(one) not in apart]
         # What a wrapper does not have is not written either.
         raised = {(one.path, one.line) for one in named if one.demand == "wrapper"}
         named = [one for one in named if one.demand != "unwrapped" or (one.path, one.line) not in raised]

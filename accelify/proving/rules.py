@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from accelify.findings import Finding, Rule, Safety
+from accelify.findings import Finding, Rule, Safety, Severity
 
 # Codes of rules, the minutes that they take by hand, and the demands of the engine that they stand for.
 _DEMANDS = """\
 701 10 content
 702 5 once
 703 5 path
-704 15 all ranks, same
+704 15 all ranks, same, saved
 705 15 loss, prepared, accumulated
 706 10 rounds
 707 5 unwrapped
@@ -24,6 +24,7 @@ _DEMANDS = """\
 716 1 epoch
 717 3 tpu
 """
+_NOTED = frozenset({"saved"})
 _BY_DEMAND: dict[str, Rule] = {}
 for _code, _effort, _demands in (line.split(maxsplit=2) for line in _DEMANDS.splitlines()):
     _rule = Rule(f"ACC{_code}", "", safety=Safety.MANUAL, effort=int(_effort))
@@ -32,8 +33,9 @@ RULES = tuple(dict.fromkeys(_BY_DEMAND.values()))
 
 
 def rule_of(demand: str) -> Rule:
-    """The rule that a demand of the engine is named by."""
-    return _BY_DEMAND[demand]
+    """The rule that a demand of the engine is named by; a note where nothing goes wrong with most engines."""
+    rule = _BY_DEMAND[demand]
+    return rule._replace(severity=Severity.INFO) if demand in _NOTED else rule
 
 
 def _table(lines: str) -> dict[str, frozenset[str]]:

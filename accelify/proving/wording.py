@@ -95,6 +95,7 @@ _NAMED = {
 }
 _NAME = re.compile("`[^`]*`( as the round before left it)?")
 _ADDS = "adds up over"
+_FIGURES = re.compile(f"{_ADDS}|of which nothing is known")
 # How a reason begins that says that a batch is of one process, and how one ends that says that its rows are mixed.
 _SHARES = ("this rank's batch of", "the ranks share out")
 _MIXED = "mixes rows of the batch"
@@ -107,7 +108,7 @@ def what_of(one: Obligation) -> tuple[str, str]:
     found, _, way_out = one.found.partition("; ")
     found, _, needed = found.partition(_UNLESS)
     if found.startswith(_DIFFERS) and one.reason is not None:
-        if not one.reason.says_why or _ADDS in one.reason.text:  # a figure, and no condition
+        if not one.reason.says_why or _FIGURES.search(one.reason.text):  # a figure, and no condition
             found, needed = found.replace(_DIFFERS, _OF_SHARE), "put together first"
     way_out = way_out or _NEEDED.get(needed, f"have it {needed}" if needed else "")
     if one.demand == "once" and found.endswith(_BY_ALL) and one.sink in _DONE:

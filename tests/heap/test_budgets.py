@@ -37,3 +37,45 @@ def test_a_copy_of_a_library_leaves_the_script_its_part(name, is_read, tmp_path)
     found = validate(script.read_text(), script, Knowledge(), text_of, 500, checks=True)
     named = [one for one in found.obligations if one.status is Status.NAMED and one.path == "train.py"]
     assert ([one.line for one in named] == [9]) == is_read
+
+
+LONG = """
+import torch
+from accelerate import Accelerator
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        for number in range(3):
+            if x.mean() > number:
+                x = self.body(x)
+{more}
+        return x
+
+
+accelerator = Accelerator()
+net = Net()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+data = torch.utils.data.TensorDataset(torch.ones(8, 4))
+net, opt, loader = accelerator.prepare(net, opt, torch.utils.data.DataLoader(data, 4))
+for (x,) in loader:
+    accelerator.backward(net(x).mean())
+    opt.step()
+    if accelerator.process_index == 1:
+        break
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 2000])
+def test_a_long_forward_leaves_the_script_its_part(lines):
+    """What comes after the first call of a model is read, whatever the model's length."""
+    text = LONG.format(more="\n".join(["            x = x + self.body(x) * number"] * lines))
+    found = validate(text, None, Knowledge(), None, 1000, checks=True)
+    named = [one for one in found.obligations if one.status is Status.NAMED]
+    assert [text.splitlines()[one.line - 1].strip() for one in named if one.sink == "leave"] == [
+        "if accelerator.process_index == 1:"
+    ]

@@ -33,3 +33,11 @@ def test_one_that_differs_between_processes_is_named(folder, tmp_path):
 @pytest.mark.parametrize("folder", ['f"out/{epoch}"', 'os.path.join("out", "last")', ""])
 def test_one_for_all_is_quiet(folder, tmp_path):
     assert named(TRAIN.format(folder=folder), tmp_path, "accelerate") == []
+
+
+def test_one_that_main_alone_comes_to_is_of_no_other(tmp_path):
+    save = "if accelerator.is_main_process:\n        accelerator.save_state(f'out/{loss.item()}')"
+    text = TRAIN.replace("accelerator.save_state({folder})", "SAVE").replace("F.mse", "loss := F.mse")
+    assert named(text.replace("SAVE", save), tmp_path, "accelerate") == []
+    every = save.splitlines()[1].strip()
+    assert named(text.replace("SAVE", every), tmp_path, "accelerate") == [("ACC703", every)]

@@ -93,3 +93,32 @@ for x, y in loader:
 def test_methods_of_a_library_s_model(code, is_right, tmp_path):
     found = named(OF_LIBRARY.replace("CODE", code), tmp_path, "accelerate")
     assert found == ([] if is_right else [("ACC705", code)])
+
+
+BOTH = """
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--both", action="store_true")
+args = p.parse_args()
+accelerator = Accelerator()
+body, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+if not args.both:
+    body.requires_grad_(False)
+opt = torch.optim.SGD(head.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4)
+if args.both:
+    body, head, opt, loader = accelerator.prepare(body, head, opt, loader)
+else:
+    head, opt, loader = accelerator.prepare(head, opt, loader)
+for x, y in loader:
+    opt.zero_grad()
+    code = CODE
+    accelerator.backward(F.mse_loss(head(code), y))
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize("code", ["body(x)", "accelerator.unwrap_model(body)(x)"])
+def test_a_model_that_is_prepared_where_it_is_trained(code, tmp_path):
+    found = named(BOTH.replace("CODE", code), tmp_path, "accelerate")
+    assert found == ([] if code == "body(x)" else [("ACC705", f"code = {code}")])

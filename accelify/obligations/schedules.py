@@ -1,0 +1,62 @@
+"""Steps of optimizers and schedules in a script that is written for several processes: whether they are prepared, and
+how many of them a schedule has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from accelify.heap.run import Event
+from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.runs import has_accelerator
+from accelify.obligations.sinks import made
+
+TRAINING = frozenset({"backward", "step"})
+
+
+def stepped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """A step of an optimizer that is not prepared.
+
+    Args:
+        event: the step.
+        events: all of the script.
+    """
+    if event.name == "optimizer.step" and event.detail == "plain" and has_accelerator(event, events):
+        text = (
+            "the optimizer is not prepared: it steps in every batch that accumulates gradients, and with gradients "
+            "that are multiplied by the loss scale of fp16; prepare it"
+        )
+        yield made(event, "prepared", Status.NAMED, text)
+
+
+def scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """A step of a schedule that goes on too fast or too slowly.
+
+    Args:
+        event: the step.
+        events: all of the script.
+    """
+    rounds = event.loops[-1].number if event.loops else 0
+    with_steps = any(one.kind in TRAINING and one.loops and one.loops[-1].number == rounds for one in events)
+    if event.detail != "plain" and any(other.detail == "schedules alone" for other in events):
+        return  # a prepared one takes one step at each call
+    if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
+        text = (
+            "a prepared scheduler takes a step for every process at each call; leave one that is stepped once an "
+            "epoch out of prepare"
+        )
+        yield made(event, "rounds", Status.NAMED, text)
+    elif event.detail == "fast" and event.shared:
+        text = (
+            "a prepared scheduler goes a step for every process each time, and its length is in batches of one: it is "
+            "at its end after 1/N of the training"
+        )
+        yield made(event, "rounds", Status.NAMED, text)
+    elif event.detail in ("plain", "whole") and event.shared and has_accelerator(event, events):
+        text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
+        yield made(event, "rounds", Status.NAMED, text)
+    elif event.detail == "whole" and event.shared and not any(other.detail == "own size" for other in events):
+        text = (
+            "the schedule is as long as the batches of all processes together, and goes a step in each of one process: "
+            "it ends after 1/N of its length; divide that by the number of processes"
+        )
+        yield made(event, "rounds", Status.NAMED, text)
