@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
@@ -15,7 +15,7 @@ _MOST_CONTEXTS = 48
 # What part of the budget one function may use that is gone through more often than that, and what part all functions of
 # a library together of which the script's project has a copy.
 _PARTS, _PARTS_OF_COPIES = 6, 2
-# What part one model may use.
+# What part one model, or a call of such a copy, may use.
 _PARTS_OF_MODELS = 3
 
 
@@ -92,14 +92,15 @@ class Budgets:
             run.budget, self._limited = whole, False
 
     @contextmanager
-    def spending(self, function: Function, copied: str) -> Iterator[None]:
-        """Within, a function is gone through."""
+    def spending(self, function: Function, copied: str) -> Iterator[list[object]]:
+        """Within, a function is gone through. What it gives holds something afterwards where it was cut off."""
         self._gone[function.node] = self._gone.get(function.node, 0) + 1
         steps, outermost = self.run.steps, bool(copied) and copied not in self._begun
         if outermost:
             self._begun[copied] = steps
         try:
-            yield
+            with self.limited(copied) if outermost else nullcontext(list[object]()) as cut:
+                yield cut
         finally:
             for key in (function.node, *([copied] if outermost else [])):
                 self._spent[key] = self._spent.get(key, 0) + self.run.steps - steps

@@ -400,8 +400,9 @@ class Calls:
             self.run.leave_pieces(0)
             return Value()
         self.memory.begin()
-        with self.budgets.spending(function, copied):
+        with self.budgets.spending(function, copied) as left:
             result = self._gone_through(function, args, keywords, node)
+        result = Value() if left else result
         self.memory.end_call(key, node, result)
         return result
 

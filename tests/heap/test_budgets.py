@@ -79,3 +79,16 @@ def test_a_long_forward_leaves_the_script_its_part(lines):
     assert [text.splitlines()[one.line - 1].strip() for one in named if one.sink == "leave"] == [
         "if accelerator.process_index == 1:"
     ]
+
+
+def test_a_call_of_a_copy_that_is_cut_off_gives_what_is_not_known(tmp_path):
+    """The script goes on after it: that it gives nothing is not known either."""
+    (tmp_path / "timm.py").write_text(
+        "def create(name):\n" + "    print(name)\n" * 2000 + "    return name\n"
+    )
+    text = dedent(SCRIPT.format(name="timm")).replace(
+        'create("first")', 'if create("first") is None:\n    raise OSError'
+    )
+    found = validate(text, tmp_path / "train.py", Knowledge(), text_of, 500, checks=True)
+    named = [one for one in found.obligations if one.status is Status.NAMED and one.path == "train.py"]
+    assert [text.splitlines()[one.line - 1].strip() for one in named] == ['print("a round")']

@@ -52,9 +52,9 @@ def test_what_is_right_with_an_accelerator_of_a_class_of_the_script(body, given,
 
 @pytest.mark.parametrize(("body", "given"), [("pass", ""), (BEGINS, "2"), (PREPARES, "")])
 def test_what_is_wrong_with_an_accelerator_of_a_class_of_the_script(body, given, tmp_path):
-    after = "if accelerator.is_main_process:\n    accelerator.save_state('out')\nprint('done')"
+    after = "if accelerator.is_main_process:\n    accelerator.wait_for_everyone()\nprint('done')"
     assert named(script(body, given, after=after), tmp_path, "accelerate") == [
-        ("ACC704", "accelerator.save_state('out')"),
+        ("ACC704", "accelerator.wait_for_everyone()"),
         ("ACC702", "print('done')"),
     ]
 

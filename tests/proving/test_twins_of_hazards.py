@@ -265,9 +265,7 @@ def test_a_file_that_the_main_process_has_made_is_there(path, other, wait, is_ri
     assert (("ACC702", 'print("making it")') not in found) == is_right
 
 
-@pytest.mark.parametrize(
-    ("rows", "codes"), [("torch.ones(64, 4)", []), ("torch.randn(64, 4)", ["ACC705"])]
-)
+@pytest.mark.parametrize(("rows", "codes"), [("torch.ones(64, 4)", []), ("torch.randn(64, 4)", ["ACC705"])])
 def test_data_that_differ_are_not_named_where_their_length_is_asked(rows, codes, tmp_path):
     text = WRAPPED.format(imports="", before=f"data = TensorDataset({rows}, torch.ones(64, 1))", after="")
     text = text.replace("torch.manual_seed(0)\n", "") + "if rank == 0:\n    print(len(loader))\n"
