@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -43,16 +42,16 @@ from accelify.heap.counts import (
     within_pass,
 )
 from accelify.heap.device_texts import asks_for_kind
-from accelify.heap.fields import name_of
+from accelify.heap.fields import name_of, whole_of
 from accelify.heap.flags import ASKED, FLAGS, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.moved import was_moved
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.parts_of_rows import of_each_row, part_of
-from accelify.heap.paths import joined_path, pattern, with_text
+from accelify.heap.paths import joined_path, named_in, pattern, with_text
 from accelify.heap.state import is_part
-from accelify.heap.texts import known_text, texts_of
+from accelify.heap.texts import known_text, percent, texts_of
 from accelify.heap.values import (
     BATCH,
     DEVICE,
@@ -78,9 +77,6 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.choices import Narrowed
     from accelify.heap.interpreter import Interpreter
-
-# What `%` puts a value in place of.
-_FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
 
 
 class Expressions:
@@ -159,7 +155,7 @@ class Expressions:
             return self._concatenated(node, left, left)
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
-            return with_text(self.text(node, filled), [_FIELD.sub("*", pattern(left))])
+            return with_text(self.text(node, filled), percent(left, filled[1:]))
         if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right.type == PART:
             self.run.meet("divide", node, "", [right])
         if isinstance(op, ast.Div | ast.Mult) and is_zero(left) and right.place.is_uniform:
@@ -468,7 +464,7 @@ class Expressions:
             meet_together(self.run, node, (base, key))
         if self.run.checks:
             on_tpu.of_index(self.run, base, at, node)
-        part = part_of(self.run, node, base, key, at)
+        part = named_in(base, part_of(self.run, node, base, key, at), key.const, whole_of(base))
         return replace(part, refs=base.refs) if is_part(base) else part
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:

@@ -46,6 +46,7 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import of_shape, shape, size
+from accelify.heap.fields import answered
 from accelify.heap.flags import OPPOSITES
 from accelify.heap.loaders import loader_made
 from accelify.heap.locations import location_of, meet_together, note_items
@@ -172,6 +173,7 @@ class Transfers:
         if any(value.where for value in operands):
             meet_together(self.run, node, operands, row)
         result = self._by_word[row.transfer](row, args, keywords, node)
+        result = answered(row, args, result)
         if result.place.rows or (args and array_of(args[0]).rows):
             axis = axis_of(row, args, keywords)
             shapes.note_axis(self.run, row, axis, args, node)

@@ -12,13 +12,13 @@ from fnmatch import fnmatch
 
 from accelify.domains.reasons import Reason
 from accelify.heap.library_calls import QUESTIONS
-from accelify.heap.paths import file_of, words_of
+from accelify.heap.paths import file_of, forms_of, words_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance
 from accelify.obligations.obligation import Obligation, Status
 
 _WRITES = frozenset({"file.write", "file.append", "file.move", "folder.make", "folder.delete", "file.delete"})
-_READS = frozenset({"file.read", "folder.list"})
+_READS = frozenset({"file.read", "folder.list", "file.handed"})
 # What makes a folder, or something in it, that others then find there.
 _MAKES = frozenset({"folder.make", "tracker.start"})
 # Where nothing of what stands before goes on: ranks meet, or another function is begun with that nothing called.
@@ -78,9 +78,9 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                     if not _excludes(one, event)
                 )
         elif not _is_ordered(event):
-            folder = _folder_around(name, folders)
+            folder = _folder_around(event, folders)
             # A file that is read in it was there before, and so was the folder.
-            if folder is not None and (_writes(event) or event.kind == "folder.list"):
+            if folder is not None and (_writes(event) or event.kind in ("folder.list", "file.handed")):
                 yield _inside(event, folder)
             if _writes(event):
                 continue
@@ -128,9 +128,10 @@ def _asked_for(name: str, asked: Mapping[str, Sequence[Event]]) -> Iterator[Even
             yield from events
 
 
-def _folder_around(name: str, folders: Mapping[str, Event]) -> Event | None:
+def _folder_around(event: Event, folders: Mapping[str, Event]) -> Event | None:
     """The folder of the main process that a file lies in."""
-    return next((one for folder, one in folders.items() if name.startswith(f"{folder}/")), None)
+    forms = forms_of(event.path) if folders and event.path is not None else []
+    return next((one for folder, one in folders.items() for f in forms if f.startswith(f"{folder}/")), None)
 
 
 def _of_main(event: Event) -> bool:

@@ -14,6 +14,7 @@ from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.obligations.error_messages import is_of_caught_error
+from accelify.obligations.handed_paths import writes_below
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
@@ -93,6 +94,8 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
             yield from _wrapped(event)
     elif event.kind in _ONCE or (event.kind == "folder.make" and not _exists_ok(event)):
         yield _once(event)
+    elif event.kind == "file.handed":
+        yield from [_once(event)] if writes_below(event, events) else ()
     elif event.kind == "folder.make" and event.path is not None:
         yield _path(event)
     elif event.kind == "leave":

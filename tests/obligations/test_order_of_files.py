@@ -108,7 +108,46 @@ def test_a_read_of_what_the_main_process_makes_where_it_is_not_there(asks: str) 
 
 def test_a_read_of_another_file() -> None:
     assert named(MAIN + "torch.save(1, 'a.pt')\ntorch.load('b.pt')\n") == []
-    assert named(MAIN + f"torch.save(1, args.out)\ntorch.load(args.out)\n{WAIT}") == []
+
+
+SETTINGS = """\
+import settings_library, yaml
+file = yaml.safe_load(open("a.yaml"))
+text = json.load(open("a.json"))
+made = settings_library.load("a.toml")
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "other"),
+    [
+        ("args.out", "args.old"),
+        ("getattr(args, 'out')", "getattr(args, 'old')"),
+        ("file['out']['name']", "file['old']['name']"),
+        ("file.get('out')", "file.get('old')"),
+        ("made.paths.out", "made.paths.old"),
+        ("made['out'][0]", "made['out'][1]"),
+        ("os.environ['OUT']", "os.environ['OLD']"),
+        ("os.path.join(text['folder'], text['name'])", "os.path.join(text['folder'], text['old'])"),
+        ("f\"{file['folder']}/{file['name']}\"", "f\"{file['folder']}/{text['name']}\""),
+        ("Path(made.folder) / made.name", "Path(made.folder) / made.old"),
+        ("'%s/%s' % (args.out, args.name)", "'%s/%s' % (args.out, args.old)"),
+        ("'{}/{}'.format(args.out, args.name)", "'{}/{}'.format(args.out, args.old)"),
+    ],
+)
+def test_a_path_that_a_configuration_has(path: str, other: str) -> None:
+    """What it has under a name is not known, and is one path all the same."""
+    write = f"{SETTINGS}accelerator.save(1, {path})\n"
+    assert named(f"{write}torch.load({path})\n") == [7 - 1]
+    assert named(f"{write}{WAIT}torch.load({path})\n") == []
+    assert named(f"{write}torch.load({other})\n") == []
+
+
+def test_a_folder_that_a_configuration_has() -> None:
+    make = f"{MAIN}os.makedirs(args.out)\n"
+    assert named(f"{make}open(args.out + '/a.txt', 'w')\n") == [3]
+    assert named(f"{make}open(args.old + '/a.txt', 'w')\n") == []
+    assert named(f"{make}import absent\nx = absent.score(args.out + '/a.txt')\n") == [4]
 
 
 def test_a_read_in_the_next_round() -> None:
