@@ -16,6 +16,8 @@ from accelify.heap.values import UNSET, Value
 
 _ANY, _MARK = "*", "\x01"
 _NAMED = re.compile(f"{_MARK}[^{_MARK}]*{_MARK}")
+# The name of a number that is made of how many there are of something.
+_LENGTH = f"{_ANY}{_MARK}len{_MARK}"
 _NO_NAME = re.compile(r"[^\w.-]+")
 _LONGEST = 100
 _AGAIN = re.compile(r"\*+")
@@ -42,6 +44,21 @@ def named(value: Value, name: str) -> Value:
     if value.text or not value.place.is_same or len(name) > _LONGEST:
         return value
     return replace(value, text=f"{_ANY}{_MARK}{_NO_NAME.sub('_', name)}{_MARK}")
+
+
+def a_length(value: Value) -> Value:
+    """A number of elements, with the name that it and what is made of it have."""
+    return named(value, "len")
+
+
+def of_length(values: Iterable[Value]) -> str:
+    """The text of what is made of some values."""
+    return _LENGTH if any(value.text == _LENGTH for value in values) else ""
+
+
+def goes_by_length(value: Value) -> bool:
+    """Whether a number of elements is a part of a text."""
+    return _LENGTH in value.text
 
 
 def named_in(base: Value, value: Value, key: Any, whole: str = "") -> Value:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from accelify.domains.placement import own
 from accelify.heap.containers import shown_fields
 from accelify.heap.paths import pattern, with_text
-from accelify.heap.values import OWN_DEVICE, Instance, Value
+from accelify.heap.values import OWN_DEVICE, UNSET, Instance, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -76,7 +76,7 @@ def percent(text: Value, parts: Sequence[Value]) -> Iterator[str]:
     for one in fields:
         yield found[at : one.start()]
         part = next(known, Value())
-        yield pattern(part) if one[0] in ("%s", "%d") else "*"
+        yield pattern(part) if one[0] in ("%s", "%d") or part.const is UNSET else "*"
         at = one.end()
     yield found[at:]
 

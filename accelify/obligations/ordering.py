@@ -10,9 +10,10 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 
+from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
 from accelify.heap.library_calls import QUESTIONS
-from accelify.heap.paths import file_of, forms_of, words_of
+from accelify.heap.paths import file_of, forms_of, goes_by_length, words_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance
 from accelify.obligations.obligation import Obligation, Status
@@ -26,9 +27,33 @@ _MEETINGS = frozenset({"collective", "backward", "entry"})
 _HANDED_OUT = "broadcast_object_list"
 
 
+def _read_by_other_names(events: Sequence[Event]) -> Iterator[Obligation]:
+    """Files that are written under names by the rounds of each process, and read under names by how many there are in
+    the original, or that are written out."""
+    written: dict[str, Event] = {}
+    for event in events:
+        path = event.path
+        if path is None or not (name := file_of(path)):
+            continue
+        if event.kind == "file.write" and path.place.kind is Kind.SAME and path.place.degree:
+            written.setdefault(name, event)
+        if event.kind != "file.read" or _is_question(event) or not path.place.is_same:
+            continue
+        if goes_by_length(path) or isinstance(path.const, str):
+            write = next((one for other, one in written.items() if fnmatch(name, other)), None)
+            why = write.path.why if write is not None and write.path is not None else None
+            if why is not None and not why.goes_by_data:
+                text = (
+                    f"`{_called(event)}` looks for a name that no process writes: it is by the rounds of each, 1/N of "
+                    "those of a single process; name it by the epoch"
+                )
+                yield _named(event, text, why, "rounds")
+
+
 def races(events: Sequence[Event]) -> Iterator[Obligation]:
-    """Reads of all processes that the main process's writes may come between."""
+    """Reads of all processes that the main process's writes may come between, or that find nothing."""
     yield from _in_order(events)
+    yield from _read_by_other_names(events)
     loops: dict[int, list[Event]] = {}
     for event in events:
         for loop in event.loops:
@@ -221,7 +246,7 @@ def _called(event: Event) -> str:
     return event.name.removeprefix("builtins.")
 
 
-def _named(event: Event, text: str, why: Reason) -> Obligation:
+def _named(event: Event, text: str, why: Reason | None, demand: str = "order") -> Obligation:
     column = getattr(event.node, "col_offset", 0) + 1
     path, line = event.module.path, event.line
-    return Obligation(event.kind, "order", path, line, column, Status.NAMED, text, why, event.via)
+    return Obligation(event.kind, demand, path, line, column, Status.NAMED, text, why, event.via)

@@ -249,3 +249,41 @@ def test_a_folder_that_is_listed_for_the_next_free_name(lists: str, makes: str) 
     # Names that are written out are there before, or are no part of what was looked for.
     assert named(lists + makes.replace("v{n}", "v")) == []
     assert named(lists + makes.replace("runs/", "other/")) == []
+
+
+ROUNDS = """\
+data = torch.utils.data.TensorDataset(torch.ones(32, 1))
+loader = torch.utils.data.DataLoader(data, batch_size=4)
+total = 2 * len(loader)
+loader, net, n = accelerator.prepare(loader), accelerator.prepare(torch.nn.Linear(1, 1)), 0
+for epoch in range(2):
+    for i, x in enumerate(loader):
+        accelerator.backward(net(x).mean())
+        n += 1
+        if i % 4 == 0:
+            accelerator.save(1, f"in_{i}.pt")
+    accelerator.save(1, "of_%02d_%04d.pt" % (epoch, i + 1))
+accelerator.save(1, f"all_{n}.pt")
+accelerator.save(1, f"epoch_{epoch}.pt")
+accelerator.wait_for_everyone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "is_named"),
+    [
+        ("f'all_{total}.pt'", True),
+        ("f'all_{2 * (len(data) // 4)}.pt'", True),
+        ("'of_%02d' % 1 + '_%04d.pt' % (len(data) / 4)", True),
+        ("'in_{}.pt'.format(int(len(data) / 4) - 4)", True),
+        ("'all_16.pt'", True),
+        ("f'all_{n}.pt'", False),
+        ("f'all_{2 * len(loader)}.pt'", False),
+        ("f'all_{args.steps}.pt'", False),
+        ("f'epoch_{len(range(2)) - 1}.pt'", False),
+        ("f'other_{total}.pt'", False),
+    ],
+)
+def test_a_name_by_rounds_that_is_read_by_a_length(name: str, is_named: bool) -> None:
+    found = validate(f"{HEAD}{ROUNDS}torch.load({name})\n", None, KNOWLEDGE).of(Status.NAMED)
+    assert [one.demand for one in found if one.sink == "file.read"] == ["rounds"] * is_named
