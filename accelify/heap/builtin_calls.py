@@ -277,7 +277,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
         return replace(args[0], text="")
     made = engine.run.made(node, array_of(args[0]), args[0], type_="builtins.float")
     type_ = args[0].type if args[0].type in (LENGTH, PASS, PASSES, UNDIVIDED) else "builtins.float"
-    return Value(made.place, args[0].why or made.why, type=type_, const=UNSET)
+    return Value(made.place, args[0].why or made.why, type=type_, const=UNSET, text=made.text)
 
 
 def _text(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
