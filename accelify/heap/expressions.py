@@ -184,7 +184,7 @@ class Expressions:
         else:
             place = function((left_place, right_place), rowwise=True)
         if place.rows and not isinstance(op, ast.MatMult):
-            place = shapes.counted(place, shapes.of_operands(left_place, right_place))
+            place = shapes.counted(place, shapes.of_operands(self.run, node, (left_place, right_place)))
         met = meeting(
             (left_place, right_place),
             of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv),
@@ -450,7 +450,10 @@ class Expressions:
         row = first.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))
         chosen = self.run.checks and key.place.kind is Kind.ROUND  # by what the batch has
         if base.type == BATCH and not (base.place.is_same or row or chosen):
-            return Value(base.place, base.why, type=BATCH, where=base.where)
+            keys = at.elts if isinstance(at, ast.Tuple) else [at]
+            place = shapes.counted(base.place, shapes.of_subscript(base.place, keys))
+            part = Value(place, base.why, type=BATCH, where=base.where)
+            return self.engine.iteration.part(part, key.const)
         if base.type == TUPLE and not base.refs and key.place.is_same:
             return Value(base.place, base.why, type=TENSOR, where=base.where)
         for ref in base.refs:

@@ -92,8 +92,6 @@ _STATISTICS = "batch statistics"
 NAMES_PROCESS = "says which process it is"
 # What gives as many of the largest as it is asked for.
 _CHOOSING = frozenset({"topk", "kthvalue"})
-# Losses that compare number by number, and so put arrays of unlike shapes into one.
-_STRETCHING = ("mse", "l1", "huber")
 # What takes a part of an axis, and what gives as many rows as there are of something.
 _TAKING, _FINDING = (
     frozenset({"select", "narrow", "unfold"}),
@@ -333,7 +331,7 @@ class Transfers:
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
         place = function(places, rowwise=True)
-        stretched = any(one in name.lower() for one in _STRETCHING)
+        stretched = shapes.stretches(self.run, name, places, node)
         if words := meeting(places, of_peaks=False, stretched=stretched):
             return self._mixing(node, reduced(place, "mean"), TENSOR, words)
         if word == "mean" and place.padded and "ctc" not in name.lower():
