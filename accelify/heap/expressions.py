@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.meeting_rows import meeting, meets, mixing
-from accelify.domains.placement import CLOCK, Kind, function, multiplied, own
+from accelify.domains.placement import CLOCK, FIGURE, ROUND_ROWS, Kind, function, multiplied, own
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
 from accelify.heap import on_tpu, shapes
@@ -151,8 +151,11 @@ class Expressions:
                     return given
         if isinstance(op, ast.Add) and (left.of(Container) or right.of(Container)):
             return self._concatenated(node, left, right)
-        if isinstance(op, ast.Mult) and left.type == "list" and left.of(Container) and right.place.is_same:
-            return self._concatenated(node, left, left)
+        if isinstance(op, ast.Mult) and left.type == "list" and left.of(Container):
+            if right.place.is_same:
+                return self._concatenated(node, left, left)
+            if right.place.even and array_of(left).is_same:  # an element for each row
+                return self.run.made(node, ROUND_ROWS, right)
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
             return with_text(self.text(node, filled), percent(left, filled[1:]))
@@ -190,17 +193,16 @@ class Expressions:
             of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv),
             stretched=not isinstance(op, ast.MatMult),
         )
-        if met:
-            place = mixing(place)
         type_ = result_type(op, left, right)
         if met:
-            made = self.run.cause(node, place, meets(self.run.segment(node), met), type_)
+            made = self.run.cause(node, mixing(place), meets(self.run.segment(node), met), type_)
         elif what := what_is_made(op, place, left_place, right_place):
             of = "each process's batch" if place.kind is Kind.ROUND else "the batches of all processes"
             made = self.run.cause(node, place, f"`{self.run.segment(node)}` is a {what} of {of}", type_)
         else:
             made = self.run.made(node, place, *weighed(op, left, right), type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
+            made = self.text(node, [left, right]) if place.kind is Kind.CLOCK else made
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
             made = joined_path(replace(made, type="pathlib.Path"), [left, right])
@@ -325,7 +327,7 @@ class Expressions:
             if beside.kind is Kind.SAME and not beside.phase:
                 place = replace(CLOCK, degree=beside.degree)
             else:
-                furthest = worst(parts)
+                furthest, place = worst(parts), replace(CLOCK, form=FIGURE if beside != CLOCK else "")
         why = furthest.why or (
             None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", furthest)
         )

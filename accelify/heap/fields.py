@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from accelify.heap.joining import join
 from accelify.heap.paths import known_of, named, named_in
 from accelify.heap.run import Run
-from accelify.heap.values import Class, Instance, Library, ModuleRef, Ref, Value
+from accelify.heap.values import Class, Container, Instance, Library, ModuleRef, Ref, Value
 from accelify.knowledge import Row
 
 # What attributes may be that were written by a name that is not known; the object that a dictionary shows.
@@ -45,6 +45,12 @@ def shows_fields(value: Value) -> bool:
 def is_unknown(ref: Ref) -> bool:
     """Whether it is an object of which nothing is known: it may be a table."""
     return isinstance(ref, Instance) and ref.kind == "object" and ref.cls is None and not ref.prepared
+
+
+def has_others(ref: Container) -> bool:
+    """Whether a dictionary may have keys that are not known: it shows the attributes of an object that is not."""
+    of = ref.slot(OF)
+    return ref.slot("[]") is not None or (of is not None and any(map(is_unknown, of.refs)))
 
 
 def whole_of(value: Value) -> str:

@@ -61,6 +61,16 @@ def goes_by_length(value: Value) -> bool:
     return _LENGTH in value.text
 
 
+def of_each(value: Value, line: int) -> Value:
+    """What a loop goes over, with a name for it: another one in each round."""
+    return named(value, f"each.{line}")
+
+
+def goes_by_round(value: Value, line: int) -> bool:
+    """Whether what a loop goes over that begins in a line is a part of a text."""
+    return re.search(rf"{_MARK}each\.{line}[.{_MARK}]", value.text) is not None
+
+
 def named_in(base: Value, value: Value, key: Any, whole: str = "") -> Value:
     """What something has under a name that is read of it.
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatch
 from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
 from accelify.heap.library_calls import QUESTIONS
-from accelify.heap.paths import file_of, forms_of, goes_by_length, words_of
+from accelify.heap.paths import file_of, forms_of, goes_by_length, goes_by_round, words_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance
 from accelify.obligations.obligation import Obligation, Status
@@ -58,12 +58,14 @@ def races(events: Sequence[Event]) -> Iterator[Obligation]:
     for event in events:
         for loop in event.loops:
             loops.setdefault(loop.number, []).append(event)
-    for inside in loops.values():
+    for number, inside in loops.items():
         # The next round reads what this one wrote.
-        yield from _in_order([*inside, *inside])
+        line = next(loop.place[1] for loop in inside[0].loops if loop.number == number)
+        yield from _in_order([*inside, *inside], line)
 
 
-def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
+def _in_order(events: Sequence[Event], line: int = 0) -> Iterator[Obligation]:
+    """The races of some events: `line` is that of a loop whose rounds they are two of."""
     written: dict[str, Event] = {}
     asked: dict[str, list[Event]] = {}
     folders: dict[str, Event] = {}
@@ -100,7 +102,7 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                     _asked(one, event)
                     for one in _asked_for(name, asked)
                     if _is_asked_again(one, event) or _is_read_of(one, event, name)
-                    if not _excludes(one, event)
+                    if not (_excludes(one, event) or _are_of_rounds(one, event, line))
                 )
         elif not _is_ordered(event):
             folder = _folder_around(event, folders)
@@ -110,7 +112,7 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
             if _writes(event):
                 continue
             before = written.get(name) or _written_in(event, name, written)
-            if before is not None and not _excludes(before, event):
+            if before is not None and not (_excludes(before, event) or _are_of_rounds(before, event, line)):
                 yield _read(event, before)
             # `if os.path.exists(path): read it`: the contents count, too.
             before_now = asked.setdefault(name, [])
@@ -118,6 +120,12 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                 before_now.append(event)
             if event.kind == "folder.list":
                 listed.setdefault(name, event)
+
+
+def _are_of_rounds(one: Event, other: Event, line: int) -> bool:
+    """Whether two files have their names by what a loop goes over, so that each round has others."""
+    paths = [event.path for event in (one, other) if event.path is not None]
+    return line > 0 and len(paths) == 2 and all(goes_by_round(path, line) for path in paths)
 
 
 def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:

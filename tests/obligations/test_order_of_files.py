@@ -161,6 +161,31 @@ def test_a_read_in_the_next_round() -> None:
     assert named(loop + "    accelerator.wait_for_everyone()\n") == []
 
 
+@pytest.mark.parametrize(
+    ("loop", "name"),
+    [
+        ("for fold in range(args.folds)", "f'out/fold{fold}.pt'"),
+        ("for fold, (a, b) in enumerate(text['folds'])", "'out/fold%d.pt' % fold"),
+        ("for fold in text['folds']", "os.path.join('out', f'fold_{fold.name}.pt')"),
+        ("for a, fold in zip(text['a'], text['folds'])", "'out/{}.pt'.format(fold)"),
+    ],
+)
+def test_a_file_of_each_round(loop: str, name: str) -> None:
+    """What one round writes the next does not read, which has a file of its own."""
+    body = (
+        "text = json.load(open('a.json'))\n"
+        "def train(path):\n"
+        "    if args.resume and os.path.exists(path): torch.load(path)\n"
+        "    accelerator.wait_for_everyone()\n"
+        "    accelerator.save(1, path)\n"
+        f"{loop}:\n"
+        f"    args.path = {name}\n"
+        "    train(args.path)\n"
+    )
+    assert named(body) == []
+    assert named(body.replace(name, "'out/' + args.name + '.pt'")) == [3, 3]
+
+
 def test_a_search_for_a_free_name() -> None:
     search = "n = 0\nwhile (Path('runs') / f'run_{n}').exists():\n    n += 1\n"
     make = MAIN + "(Path('runs') / f'run_{n}').mkdir()\n"

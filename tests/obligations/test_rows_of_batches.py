@@ -479,3 +479,13 @@ def test_rows_in_sizes_that_are_not_known_are_assumed_to_lead() -> None:
     assert [one.text for one in made.assumptions] == [
         "`model(x).view(int(sys.argv[1]), -1)` has the rows of the batch along its first axis"
     ]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    ["torch.tensor([1] * len(x))", "torch.tensor([[1] * x.shape[0]])[0]", "torch.tensor(len(x) * [1])"],
+)
+def test_labels_of_one_kind(labels: str) -> None:
+    """A list of a constant for each row has the rows of the batch, whatever it counts."""
+    body = f"for x in loader:\n    accelerator.backward(F.cross_entropy(model(x), {labels}))\n"
+    assert found(body).of(Status.NAMED) == []
