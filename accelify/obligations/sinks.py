@@ -6,18 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import (
-    BEFORE,
-    CARRIED,
-    COUNTED,
-    FIGURE,
-    ROUND,
-    SAMPLE,
-    Kind,
-    Placement,
-    own,
-    same,
-)
+from accelify.domains.placement import BEFORE, CARRIED, COUNTED, SAMPLE, Kind, Placement, own, same
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.host_reads import READ
@@ -306,8 +295,8 @@ def _shown(
     event: Event, place: Placement, why: Reason | None, events: Sequence[Event]
 ) -> tuple[Status, str, Reason | None]:
     words = word_of(event)
-    if place.kind is Kind.CLOCK and (place.degree != 0 or place.form == FIGURE):
-        place = ROUND if place.form == FIGURE else same(place.degree)
+    if place.kind is Kind.CLOCK and (place.degree != 0 or place.form):
+        place = Placement(Kind.ROUND) if place.form else same(place.degree)  # what stands beside it
     if place.kind is Kind.SAME and place.degree == 0 and place.phase != BEFORE:
         return Status.PROVED, "", None
     if place.kind is Kind.CLOCK:

@@ -102,3 +102,18 @@ def test_a_figure_beside_a_time(shown: str) -> None:
     path = BESIDE.format(shown="accelerator.save(1, f'{time.time()}_{loss}.pt')")
     found = [one for one in validate(path, None, Knowledge()).obligations if one.demand == "path"]
     assert [one.found for one in found] == ["a name by the clock"]
+
+
+@pytest.mark.parametrize(
+    "asks",
+    ["subprocess.run(['git', 'log'])", "subprocess.run('git log', shell=True, capture_output=True)"],
+)
+@pytest.mark.parametrize("test", ["found.returncode != 0", "not found.stdout", "found is None"])
+def test_what_a_command_gives_to_the_main_process(asks: str, test: str) -> None:
+    text = (
+        "import subprocess\nfrom accelify.runtime import Accelerator\naccelerator = Accelerator()\n"
+        f"def commit():\n    found = {asks}\n    if {test}:\n        return None\n    return found.stdout.strip()\n"
+        "accelerator.save({'commit': commit()}, 'a.pt')\n"
+    )
+    found = validate(text, None, Knowledge()).of(Status.NAMED)
+    assert [one.demand for one in found] == ["once"]
