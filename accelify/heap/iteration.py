@@ -447,7 +447,7 @@ class Iteration:
         if bound.kind in (Kind.WIDE, Kind.ROUND) or (bound.kind is Kind.LINEAR and bound.degree == 1):
             # A count of samples: the loop goes over rows by their number.
             kind = Kind.SHARD if bound.kind is Kind.LINEAR else bound.kind
-            if kind is Kind.ROUND and self.run.by_rows():
+            if kind is Kind.ROUND and self.run.by_rows() and any(one.even for one in bounds):
                 bound = replace(bound, mixed=True)  # each row is gone through beside all others
             item = Value(NUMBERED if kind is Kind.WIDE else bound, value.why, type="builtins.int")
             return Iterable(item, shared=False, rounds=bound, samples=Placement(kind, rows=True))
