@@ -272,6 +272,8 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
             if any(guard.kind == "main" for guard in run.guards):
                 continue  # the main process's
         number = isinstance(const, int) and not isinstance(const, bool)
+        if not run.checks and any(isinstance(one, ast.FormattedValue) for one in ast.walk(node)):
+            continue  # a number that a name stands for may be one process's
         if name == "to":
             # A number that a name stands for may be one process's.
             number = number and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Constant)
