@@ -66,9 +66,10 @@ def of_each(value: Value, line: int) -> Value:
     return named(value, f"each.{line}")
 
 
-def goes_by_round(value: Value, line: int) -> bool:
-    """Whether what a loop goes over that begins in a line is a part of a text."""
-    return re.search(rf"{_MARK}each\.{line}[.{_MARK}]", value.text) is not None
+def goes_by_round(value: Value, line: int | None = None) -> bool:
+    """Whether what a loop goes over is a part of a text: the loop of a line, or any."""
+    number = r"\d+" if line is None else line
+    return re.search(rf"{_MARK}each\.{number}[.{_MARK}]", value.text) is not None
 
 
 def named_in(base: Value, value: Value, key: Any, whole: str = "") -> Value:

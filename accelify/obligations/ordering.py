@@ -89,7 +89,8 @@ def _in_order(events: Sequence[Event], line: int = 0) -> Iterator[Obligation]:
             continue
         if event.kind in _MAKES or (_of_main(event) and _writes(event)):
             found = _listing_around(name, listed)
-            if found is not None:
+            # What a loop goes over has its name already.
+            if found is not None and not (event.path is not None and goes_by_round(event.path)):
                 yield _listed(found, event)
         if event.kind == "tracker.start":
             continue

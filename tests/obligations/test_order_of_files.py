@@ -312,3 +312,9 @@ accelerator.wait_for_everyone()
 def test_a_name_by_rounds_that_is_read_by_a_length(name: str, is_named: bool) -> None:
     found = validate(f"{HEAD}{ROUNDS}torch.load({name})\n", None, KNOWLEDGE).of(Status.NAMED)
     assert [one.demand for one in found if one.sink == "file.read"] == ["rounds"] * is_named
+
+
+def test_a_listed_file_that_is_moved_is_no_new_one() -> None:
+    go = "for name in os.listdir('runs'):\n    path = os.path.join('runs', name)\n    {do}\n"
+    assert named(go.format(do="if accelerator.is_main_process: os.rename(path, path + '.old')")) == []
+    assert named("n = len(os.listdir('runs'))\nos.makedirs(f'runs/{n}_{args.out}')\n") == [1]
