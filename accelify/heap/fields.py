@@ -64,10 +64,11 @@ def whole_of(value: Value) -> str:
 def answered(row: Row, args: Sequence[Value], value: Value) -> Value:
     """What a call gives, with a name where it is not known and yet the same each time: what a file or the command line
     has, all of it or under a key."""
+    if row.transfer in ("same", "read"):
+        return named(value, ".".join([row.name, *map(known_of, args)]))
     if row.name in ("?.get", "builtins.dict.get") and len(args) > 1:
         return named_in(args[0], value, args[1].const, whole_of(args[0]))
-    asks = row.transfer in ("same", "read")
-    return named(value, ".".join([row.name, *map(known_of, args)])) if asks else value
+    return value
 
 
 def fields(run: Run, value: Value, name: Value) -> list[Value]:

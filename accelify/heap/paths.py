@@ -53,7 +53,10 @@ def a_length(value: Value) -> Value:
 
 def of_length(values: Iterable[Value]) -> str:
     """The text of what is made of some values."""
-    return _LENGTH if any(value.text == _LENGTH for value in values) else ""
+    for value in values:
+        if value.text == _LENGTH:
+            return _LENGTH
+    return ""
 
 
 def goes_by_length(value: Value) -> bool:
@@ -81,7 +84,7 @@ def named_in(base: Value, value: Value, key: Any, whole: str = "") -> Value:
         key: the name.
         whole: a name for what it is read of that has none yet.
     """
-    if value.const is not UNSET or not isinstance(key, str | int):
+    if value.const is not UNSET or not (base.text or whole) or not isinstance(key, str | int):
         return value
     begin = base.text[2:-1] if _NAMED.fullmatch(base.text[1:]) else "" if base.text else whole
     return named(value, f"{begin}.{key}") if begin else value
