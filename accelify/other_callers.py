@@ -150,7 +150,8 @@ def other_callers(
             finding = _finding(script.tree.place(scope.node), message)
             found.append((finding, frozenset(caller.resolve() for caller in callers)))
     for removed in [one for one in applied if one.code == _PARALLEL][:1]:
-        if script.tree.mentions("save(") and (readers := others.reading_weights()):
+        wraps = script.tree.mentions("DataParallel")  # `data_parallel(net, x)` leaves the names as they are
+        if wraps and script.tree.mentions("save(") and (readers := others.reading_weights()):
             message = (
                 f"weights are saved without `module.` before their names now, and read with it in {_listed(readers)}: "
                 'let these take both, with `name.removeprefix("module.")`'

@@ -564,3 +564,9 @@ def test_weights_that_another_script_reads(tmp_path: Path, read: str, is_named: 
         (conversion,) = convert_paths([tmp_path / "train.py"])
         assert conversion.status == "converted"
         assert [one.line for one in conversion.remaining if one.code == "ACC409"] == [5] * found
+    # The function for one call leaves the names as they are.
+    text = WRAPPED.format(net="nn.Linear(2, 1)").replace("(net(x)", "(nn.parallel.data_parallel(net, x)")
+    (tmp_path / "train.py").write_text(text)
+    (conversion,) = convert_paths([tmp_path / "train.py"])
+    assert "data_parallel" not in conversion.new_text
+    assert [one.line for one in conversion.remaining if one.code == "ACC409"] == []

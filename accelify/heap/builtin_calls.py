@@ -33,7 +33,7 @@ from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of,
 from accelify.heap.moved import are_passed
 from accelify.heap.parameters import SPREAD
 from accelify.heap.partials import partial_of
-from accelify.heap.paths import joined_path, pattern
+from accelify.heap.paths import a_length, joined_path, pattern
 from accelify.heap.questions import is_instance, type_of
 from accelify.heap.random_draws import is_as_long
 from accelify.heap.values import (
@@ -277,7 +277,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
         return replace(args[0], text="")
     made = engine.run.made(node, array_of(args[0]), args[0], type_="builtins.float")
     type_ = args[0].type if args[0].type in (LENGTH, PASS, PASSES, UNDIVIDED) else "builtins.float"
-    return Value(made.place, args[0].why or made.why, type=type_, const=UNSET)
+    return Value(made.place, args[0].why or made.why, type=type_, const=UNSET, text=made.text)
 
 
 def _text(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -366,7 +366,7 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
     "builtins.map": _map,
     "builtins.filter": _filter,
     "builtins.next": _next,
-    "builtins.len": _len,
+    "builtins.len": lambda *called: None if (made := _len(*called)) is None else a_length(made),
     "builtins.sum": _reduction("sum"),
     "builtins.min": _reduction("min"),
     "builtins.max": _reduction("max"),

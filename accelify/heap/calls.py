@@ -16,7 +16,7 @@ from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
 from accelify.heap.containers import array_of, element, empty
 from accelify.heap.derived import begun, library_base, made_by, of_library
 from accelify.heap.early_exits import take_back
-from accelify.heap.fields import is_unknown
+from accelify.heap.fields import has_others, is_unknown
 from accelify.heap.frames import Frame
 from accelify.heap.joining import join
 from accelify.heap.library_calls import LibraryCalls
@@ -114,7 +114,7 @@ class Calls:
             for name, inner in ref.looked_into().items():
                 if name.startswith("['"):
                     found[name[2:-2]] = inner
-        if not value.of(Container) or any("[]" in ref.fields for ref in value.of(Container)):
+        if not value.of(Container) or any(map(has_others, value.of(Container))):
             found[SPREAD] = element(self.run, value, node)
         return found
 

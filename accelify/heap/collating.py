@@ -20,6 +20,12 @@ def _collate(args: Args, keywords: Keywords) -> Value:
     return keywords.get("collate_fn", args[6] if len(args) > 6 else NONE)
 
 
+def is_put_together(args: Args, keywords: Keywords) -> bool:
+    """Whether each batch has the samples' parts, with one axis more, of the rows."""
+    size = keywords.get("batch_size", args[1] if len(args) > 1 else constant(1))
+    return _collate(args, keywords).const is None and size.const is not None
+
+
 def pads_rows(args: Args, keywords: Keywords) -> bool:
     """Whether all parts of a loader's batches, but for lengths, are padded to the longest of the batch."""
     functions = _collate(args, keywords).of(Function)

@@ -29,7 +29,7 @@ from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
 from accelify.heap.fields import OF, write_field
 from accelify.heap.joining import join
-from accelify.heap.paths import pattern
+from accelify.heap.paths import known_of
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.values import OF_SAMPLE, UNSET, Container, Instance, Iterable, Value, constant
@@ -221,7 +221,7 @@ def overwrite(run: Run, into: Container, value: Value, key: Value) -> None:
     if not array_of(key).is_same:
         run.store.set(into, KEYS, Value(array_of(key), key.why))
     for name in [name for name in into.looked_into() if name not in ("[]", "#fill", "#known", KEYS)]:
-        if name[0] == "[" and fnmatchcase(name.strip("[']"), pattern(key)):
+        if name[0] == "[" and fnmatchcase(name.strip("[']"), known_of(key)):
             run.store.set(into, name, join(run.read(into, name), value.plain()))
 
 

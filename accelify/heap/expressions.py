@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.meeting_rows import meeting, meets, mixing
-from accelify.domains.placement import CLOCK, Kind, function, multiplied, own
+from accelify.domains.placement import CLOCK, FIGURE, ROUND_ROWS, Kind, function, multiplied, own
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
 from accelify.heap import on_tpu, shapes
@@ -43,16 +42,16 @@ from accelify.heap.counts import (
     within_pass,
 )
 from accelify.heap.device_texts import asks_for_kind
-from accelify.heap.fields import name_of
+from accelify.heap.fields import name_of, whole_of
 from accelify.heap.flags import ASKED, FLAGS, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
 from accelify.heap.models import parts
 from accelify.heap.moved import was_moved
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.parts_of_rows import of_each_row, part_of
-from accelify.heap.paths import joined_path, pattern, with_text
+from accelify.heap.paths import joined_path, named_in, pattern, with_text
 from accelify.heap.state import is_part
-from accelify.heap.texts import known_text, texts_of
+from accelify.heap.texts import known_text, percent, texts_of
 from accelify.heap.values import (
     BATCH,
     DEVICE,
@@ -78,9 +77,6 @@ from accelify.heap.values import (
 if TYPE_CHECKING:
     from accelify.heap.choices import Narrowed
     from accelify.heap.interpreter import Interpreter
-
-# What `%` puts a value in place of.
-_FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
 
 
 class Expressions:
@@ -155,11 +151,14 @@ class Expressions:
                     return given
         if isinstance(op, ast.Add) and (left.of(Container) or right.of(Container)):
             return self._concatenated(node, left, right)
-        if isinstance(op, ast.Mult) and left.type == "list" and left.of(Container) and right.place.is_same:
-            return self._concatenated(node, left, left)
+        if isinstance(op, ast.Mult) and left.type == "list" and left.of(Container):
+            if right.place.is_same:
+                return self._concatenated(node, left, left)
+            if right.place.even and array_of(left).is_same:  # an element for each row
+                return self.run.made(node, ROUND_ROWS, right)
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
-            return with_text(self.text(node, filled), [_FIELD.sub("*", pattern(left))])
+            return with_text(self.text(node, filled), percent(left, filled[1:]))
         if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right.type == PART:
             self.run.meet("divide", node, "", [right])
         if isinstance(op, ast.Div | ast.Mult) and is_zero(left) and right.place.is_uniform:
@@ -188,23 +187,22 @@ class Expressions:
         else:
             place = function((left_place, right_place), rowwise=True)
         if place.rows and not isinstance(op, ast.MatMult):
-            place = shapes.counted(place, shapes.of_operands(left_place, right_place))
+            place = shapes.counted(place, shapes.of_operands(self.run, node, (left_place, right_place)))
         met = meeting(
             (left_place, right_place),
             of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv),
             stretched=not isinstance(op, ast.MatMult),
         )
-        if met:
-            place = mixing(place)
         type_ = result_type(op, left, right)
         if met:
-            made = self.run.cause(node, place, meets(self.run.segment(node), met), type_)
+            made = self.run.cause(node, mixing(place), meets(self.run.segment(node), met), type_)
         elif what := what_is_made(op, place, left_place, right_place):
             of = "each process's batch" if place.kind is Kind.ROUND else "the batches of all processes"
             made = self.run.cause(node, place, f"`{self.run.segment(node)}` is a {what} of {of}", type_)
         else:
             made = self.run.made(node, place, *weighed(op, left, right), type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
+            made = self.text(node, [left, right]) if place.kind is Kind.CLOCK else made
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
             made = joined_path(replace(made, type="pathlib.Path"), [left, right])
@@ -309,8 +307,7 @@ class Expressions:
         parts = [self.evaluate(part, scope) for part in node.values]
         if (known := known_text(node, parts)) is not None:
             return constant(known)
-        shown = [value for value in parts if value.const is UNSET]
-        return with_text(self.text(node, shown), map(pattern, parts))
+        return with_text(self.text(node, [one for one in parts if one.const is UNSET]), map(pattern, parts))
 
     def _FormattedValue(self, node: ast.FormattedValue, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)
@@ -329,7 +326,7 @@ class Expressions:
             if beside.kind is Kind.SAME and not beside.phase:
                 place = replace(CLOCK, degree=beside.degree)
             else:
-                furthest = worst(parts)
+                furthest, place = worst(parts), replace(CLOCK, form=FIGURE if beside != CLOCK else "")
         apart = [one for one in parts if not array_of(one).is_uniform]
         apart = apart if place.kind is Kind.OWN and apart[1:] else [furthest]
         if place.is_same or (furthest.why is not None and not apart[1:]):
@@ -455,7 +452,10 @@ class Expressions:
         row = first.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))
         chosen = self.run.checks and key.place.kind is Kind.ROUND  # by what the batch has
         if base.type == BATCH and not (base.place.is_same or row or chosen):
-            return Value(base.place, base.why, type=BATCH, where=base.where)
+            keys = at.elts if isinstance(at, ast.Tuple) else [at]
+            place = shapes.counted(base.place, shapes.of_subscript(base.place, keys))
+            part = Value(place, base.why, type=BATCH, where=base.where)
+            return self.engine.iteration.part(part, key.const)
         if base.type == TUPLE and not base.refs and key.place.is_same:
             return Value(base.place, base.why, type=TENSOR, where=base.where)
         for ref in base.refs:
@@ -469,7 +469,7 @@ class Expressions:
             meet_together(self.run, node, (base, key))
         if self.run.checks:
             on_tpu.of_index(self.run, base, at, node)
-        part = part_of(self.run, node, base, key, at)
+        part = named_in(base, part_of(self.run, node, base, key, at), key.const, whole_of(base))
         return replace(part, refs=base.refs) if is_part(base) else part
 
     def _Slice(self, node: ast.Slice, scope: Ref) -> Value:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from accelify.heap.joining import join
-from accelify.heap.paths import pattern
+from accelify.heap.paths import known_of, named, named_in
 from accelify.heap.run import Run
-from accelify.heap.values import Class, Instance, Library, ModuleRef, Ref, Value
+from accelify.heap.values import Class, Container, Instance, Library, ModuleRef, Ref, Value
+from accelify.knowledge import Row
 
 # What attributes may be that were written by a name that is not known; the object that a dictionary shows.
 OTHERS = "#others"
@@ -18,7 +19,7 @@ OF = "#of"
 
 def name_of(name: Value) -> str | None:
     """The name that a value is known to be, None where it may be one of several."""
-    text = pattern(name)
+    text = known_of(name)
     return None if "*" in text else text
 
 
@@ -46,6 +47,30 @@ def is_unknown(ref: Ref) -> bool:
     return isinstance(ref, Instance) and ref.kind == "object" and ref.cls is None and not ref.prepared
 
 
+def has_others(ref: Container) -> bool:
+    """Whether a dictionary may have keys that are not known: it shows the attributes of an object that is not."""
+    of = ref.slot(OF)
+    return ref.slot("[]") is not None or (of is not None and any(map(is_unknown, of.refs)))
+
+
+def whole_of(value: Value) -> str:
+    """A name for an object of which nothing is known, such as a configuration: that of what made it."""
+    ref = value.refs[0] if len(value.refs) == 1 else None
+    return (
+        ref.name if isinstance(ref, Library) else getattr(ref, "type", "") if ref and is_unknown(ref) else ""
+    )
+
+
+def answered(row: Row, args: Sequence[Value], value: Value) -> Value:
+    """What a call gives, with a name where it is not known and yet the same each time: what a file or the command line
+    has, all of it or under a key."""
+    if row.transfer in ("same", "read"):
+        return named(value, ".".join([row.name, *map(known_of, args)]))
+    if row.name in ("?.get", "builtins.dict.get") and len(args) > 1:
+        return named_in(args[0], value, args[1].const, whole_of(args[0]))
+    return value
+
+
 def fields(run: Run, value: Value, name: Value) -> list[Value]:
     """What an attribute may be whose name is only partly known."""
     found = []
@@ -67,7 +92,7 @@ def _is_module(run: Run, value: Value) -> bool:
 
 
 def _matching(ref: Ref, name: Value) -> list[str]:
-    return [field for field in ref.fields if field[0] != "#" and fnmatchcase(field, pattern(name))]
+    return [field for field in ref.fields if field[0] != "#" and fnmatchcase(field, known_of(name))]
 
 
 def write_field(run: Run, value: Value, name: Value, written: Value, node: ast.AST | None = None) -> None:

@@ -205,6 +205,8 @@ def left_within(
         around: what parts those from the others, None where all went it.
         is_only_one: whether all other ways end before.
     """
+    if around is not None and rest is not None and rest.kind == around.kind in ("main", "others"):
+        return None  # who has left is none of those who went it
     if around is None and not is_only_one and rest is not None and rest.kind == "others":
         # Only where all go this way has the main process left.
         return Guard("left", rest.why)

@@ -35,6 +35,8 @@ from accelify.heap.joining import join
 from accelify.heap.locations import at
 from accelify.heap.random_draws import SEEDED
 from accelify.heap.run import why_of
+from accelify.heap.samples import axes_of_parts
+from accelify.heap.shapes import with_axes
 from accelify.heap.state import is_part
 from accelify.heap.values import (
     BATCH,
@@ -76,6 +78,8 @@ class Iteration:
         self._first: dict[ast.AST, Value] = {}
         # The reasons for batches that are lists with as many elements on all ranks.
         self._lists: dict[int, Reason] = {}
+        # Of batches how many axes their parts have, by the number of the reason for them.
+        self._axes: dict[int, tuple[Reason, dict[object, int], dict[object, Reason]]] = {}
         # Objects whose elements are being asked for: `loader = tqdm(loader)` in a loop is around itself.
         self._within: list[Instance] = []
 
@@ -231,6 +235,7 @@ class Iteration:
         if any(self.run.read(one, "#lists") is not None for one in wrapped):
             self._lists[id(why)] = why
         batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH, where=where)
+        batch = self.part(batch, None) if self._note_axes(wrapped, why) else batch
         found = Iterable(batch, shared=True, rounds=same(1))
         shuffles = [value for one in wrapped if (value := self.run.read(one, "#shuffles")) is not None]
         found.apart = any(value.const is True for value in shuffles)
@@ -240,6 +245,25 @@ class Iteration:
             text = f"{taken} from the end of `{self.run.segment(node)}`, and all where there are fewer than N"
             found.fewer = self.run.reason(node, text)
         return found
+
+    def _note_axes(self, loaders: Sequence[Ref], why: Reason) -> bool:
+        """Note how many axes the parts of a batch have, where the data set says it."""
+        samples = self.run.read(loaders[0], "#samples") if len(loaders) == 1 else None
+        data = samples.of(Instance) if samples is not None else []
+        given = self.engine.attributes.method(data[0], "__getitem__") if len(data) == 1 else None
+        if given is not None and (axes := axes_of_parts(given)):
+            self._axes[id(why)] = why, axes, {}
+        return id(why) in self._axes
+
+    def part(self, batch: Value, key: object) -> Value:
+        """A part of a batch by its number or key, None for all of it, with how many axes it has."""
+        noted = self._axes.get(id(batch.why)) if batch.type == BATCH else None
+        if noted is None:
+            return batch
+        why, axes, parts = noted
+        # A part of it is no batch whose parts are known.
+        part = replace(batch, why=parts.setdefault(key, replace(why))) if key is not None else batch
+        return with_axes(part, axes.get(key, -1) + 1)
 
     def ask(self, ref: Instance, method: str, names: Sequence[str], node: ast.AST, *args: Value) -> None:
         """Go through the method of a loader's sampler or data set that Python calls for one of the loader's own.
@@ -423,7 +447,7 @@ class Iteration:
         if bound.kind in (Kind.WIDE, Kind.ROUND) or (bound.kind is Kind.LINEAR and bound.degree == 1):
             # A count of samples: the loop goes over rows by their number.
             kind = Kind.SHARD if bound.kind is Kind.LINEAR else bound.kind
-            if kind is Kind.ROUND and self.run.by_rows():
+            if kind is Kind.ROUND and self.run.by_rows() and any(one.even for one in bounds):
                 bound = replace(bound, mixed=True)  # each row is gone through beside all others
             item = Value(NUMBERED if kind is Kind.WIDE else bound, value.why, type="builtins.int")
             return Iterable(item, shared=False, rounds=bound, samples=Placement(kind, rows=True))

@@ -150,8 +150,9 @@ def _is_by_size(guard: Guard) -> bool:
     return guard.kind == "divergent" and guard.place.even and guard.place.degree == 0
 
 
-def _is_by_clock(place: Placement) -> bool:
-    return place.is_same or place.kind is Kind.CLOCK
+def _is_any_runs(place: Placement) -> bool:
+    """Whether the main process's is as good as that of any run: a time, or what a command gives."""
+    return place.kind is Kind.CLOCK or place == own("broadcast")
 
 
 def is_by_round(guard: Guard) -> bool:
@@ -201,7 +202,9 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
                 form = FIGURE if any(is_figure(value.place) for value in (left, right)) else ""
                 made = replace(ROUND, rows=rows, samples=samples, mixed=bool(mixed), needs=needs, form=form)
                 return made, why
-            if guard.place.kind is Kind.CLOCK and all(_is_by_clock(value.place) for value in (left, right)):
+            if _is_any_runs(guard.place) and all(
+                value.place.is_same or _is_any_runs(value.place) for value in (left, right)
+            ):
                 return guard.place, guard.why
             for one, other in ((left, right), (right, left)):
                 if is_zero(one) and other.place == guard.place and guard.place.needs:

@@ -26,10 +26,10 @@ from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.models import SIGNS, asked, gone_through, is_prepared, mark
 from accelify.heap.moved import COPYING, are_passed, sent
-from accelify.heap.paths import joined_path, pattern, with_text
+from accelify.heap.paths import joined_path, known_of, pattern, with_text
 from accelify.heap.schedules import is_of_all, length_of
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
-from accelify.heap.texts import filled
+from accelify.heap.texts import formatted
 from accelify.heap.transfers import TEMPORARY, Transfers
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
@@ -120,7 +120,7 @@ class LibraryCalls:
             return self.unknown_calls.function(Value(refs=(Library(name),)), args, keywords, node)
         unbound = bool(args) and any(one.receiver for one in row.path)  # `Path.exists(path)`
         made = self._by_row(row, name, args, keywords, node, receiver=unbound)
-        return replace(made, text=pattern(args[0])) if known == "torch.device" and len(args) == 1 else made
+        return replace(made, text=known_of(args[0])) if known == "torch.device" and len(args) == 1 else made
 
     def method(self, receiver: Value, name: str, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of a method of something that is not of the project."""
@@ -133,12 +133,12 @@ class LibraryCalls:
             if any(of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
                 self.run.meet("collective", node, f"model.{name}")
                 return Value()
-            if name == "parse_args":
-                # What is written to it is read again, such as the rank.
-                options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
-                return Value(refs=(options,))
         else:
             misuse.of_move(self.run, name, args, keywords, node)
+        if name == "parse_args":
+            # What is written to it is read again, such as the rank.
+            options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
+            return Value(refs=(options,))
         keywords = misuse.without_devices(keywords)
         if name in ("to", "cuda"):
             # Wherever a tensor lies, it is the same.
@@ -197,9 +197,9 @@ class LibraryCalls:
             return Value(type=WRAPPED_WEIGHTS)
         type_ = self._type_of(receiver, instance)
         if type_ == "builtins.str":
-            # A text made of others shows what they show.
-            parts = filled(self.engine, receiver, args, keywords, node) if name == "format" else None
-            return self.engine.expressions.text(node, parts or [receiver, *args, *keywords.values()])
+            if name == "format":
+                return formatted(self.engine, receiver, args, keywords, node)
+            return self.engine.expressions.text(node, [receiver, *args, *keywords.values()])
         row = self.run.knowledge.method(type_ or None, name)
         # What arrays have in common says nothing of a model, or of an object that takes in what it gets.
         kind = "" if instance is None else instance.kind

@@ -17,9 +17,10 @@ from accelify.domains.placement import (
 )
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import BEGUN, accumulated, carried, is_mean_of_round, is_sum_of_share
-from accelify.heap.containers import array_of
+from accelify.heap.containers import array_of, elements, tuple_of
 from accelify.heap.early_exits import take_back
 from accelify.heap.joining import join
+from accelify.heap.paths import of_each
 from accelify.heap.pieces import Piece, Written
 from accelify.heap.run import Event, Loop
 from accelify.heap.values import (
@@ -73,6 +74,7 @@ class Loops:
         written: Written = {}
         deltas: dict[Key, Value | None] = {}
         events, first = len(run.events), list[Event]()
+        item = over.item if over.shared else self._named(over.item, node)
         with run.loop(node, over.shared, over.samples) as loop:
             loop.whole, loop.uneven, loop.fewer = over.whole, over.uneven, over.fewer
             loop.apart, loop.even = over.apart, over.even
@@ -85,7 +87,7 @@ class Loops:
                 run.store.start(Piece(len(run.guards), len(run.loops), len(run.calls)), own_level=False)
                 statements.rounds.append([])
                 with run.under(guard):
-                    flow = once(over.item) or Flow()
+                    flow = once(item) or Flow()
                 take_back(run.store, statements.rounds.pop())
                 piece = run.store.finish(own_level=False)
                 written = run.store.undo()
@@ -136,6 +138,13 @@ class Loops:
         for key, value in written.items():
             run.store.set(key[0], key[1], self._after(key, value, deltas[key], loop))
         return Flow(True, {kind: guard for kind, guard in flow.exits.items() if kind == "return"})
+
+    def _named(self, item: Value, node: ast.AST) -> Value:
+        """What a loop goes over, each of its parts with a name for it."""
+        line, known = getattr(node, "lineno", 0), elements(self.run, item)
+        if known is None or any(one.refs for one in known):
+            return of_each(item, line)
+        return tuple_of(self.run, [of_each(one, line) for one in known])
 
     def asked(self, test: ast.expr, scope: Ref) -> Iterable:
         """What a `while` goes over: a loader's batches, where its test asks whether there was another one."""

@@ -181,7 +181,9 @@ def _of_device(
     if not run.checks and name == "torch.device":
         return  # what a script makes of it may be replaced: it is named where it is used
     if name in _CHOOSES_DEVICE and not run.checks:
+        # A negative number chooses none.
         alike = all(value.place.is_same and value.type != "torch.device" for value in args)
+        alike = alike and not any(isinstance(value.const, int) and value.const < 0 for value in args)
         if args and alike and any(one.kind == "accelerator" for one in run.events):
             text = f"`{run.segment(node)}` chooses one GPU for all processes, after the Accelerator chose"
             run.meet("misuse", node, text, detail="device")
@@ -282,6 +284,8 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
             if any(guard.kind == "main" for guard in run.guards):
                 continue  # the main process's
         number = isinstance(const, int) and not isinstance(const, bool)
+        if not run.checks and any(isinstance(one, ast.FormattedValue) for one in ast.walk(node)):
+            continue  # a number that a name stands for may be one process's
         if name == "to":
             # A number that a name stands for may be one process's.
             number = number and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Constant)

@@ -18,8 +18,9 @@ from accelify.heap.builtin_calls import FILLING
 from accelify.heap.containers import array_of
 from accelify.heap.counts import shape
 from accelify.heap.derived import is_wrapper
-from accelify.heap.fields import OTHERS, as_dictionary, shows_fields
+from accelify.heap.fields import OTHERS, as_dictionary, shows_fields, whole_of
 from accelify.heap.models import mark
+from accelify.heap.paths import named_in
 from accelify.heap.process_groups import LAUNCHED_WITH, rank
 from accelify.heap.questions import of_class
 from accelify.heap.state import state_written
@@ -233,7 +234,8 @@ class Attributes:
         if isinstance(ref, Bound) and (made := self._type_of(ref)):
             return Value(array_of(base), base.why, refs=(Bound(replace(base, type=made), name),))
         if isinstance(ref, Container | Bound | Function | Super):
-            return Value(array_of(base), base.why, (Bound(base, name),), self._type_alike(base, name))
+            part = Value(array_of(base), base.why, (Bound(base, name),), self._type_alike(base, name))
+            return named_in(base, part, name)
         return None
 
     def _type_of(self, ref: Bound) -> str:
@@ -294,7 +296,7 @@ class Attributes:
         # An object that was made of what differs between ranks shows it in its methods.
         receiver = receiver if base.place.is_same else Value(base.place, base.why, (ref,), base.type)
         column = base if ref.kind == "table" else Value()
-        return Value(column.place, column.why, (Bound(receiver, name),))
+        return named_in(base, Value(column.place, column.why, (Bound(receiver, name),)), name, whole_of(base))
 
     def _has_itself(self, ref: Instance, name: str) -> bool:
         """Whether a wrapper of the project's class has an attribute, or asks the model for what it has not."""
@@ -345,7 +347,7 @@ class Attributes:
         if name in _SHAPES:
             return shape(base)
         if (name in _ABOUT and base.place.kind is not Kind.OWN) or (base.type, name) == _KIND_OF_DEVICE:
-            return Value(SAME, refs=bound)
+            return named_in(base, Value(SAME, refs=bound), name, whole_of(base))
         if name in _TURNED:
             return Value(shapes.counted(turned_over(base.place), 2), base.why, refs=bound, type=base.type)
         if base.type == "#batch":
@@ -355,7 +357,7 @@ class Attributes:
         place = base.place if base.place.is_same else function((base.place,), rowwise=True)
         if base.place.kind is Kind.SAME and not base.place.is_same:
             place = Placement(Kind.SAME, base.place.degree)
-        return Value(place, base.why, refs=bound, type=self._type_alike(base, name))
+        return named_in(base, Value(place, base.why, refs=bound, type=self._type_alike(base, name)), name)
 
     def _type_alike(self, base: Value, name: str) -> str:
         """The type of an attribute of a library's object that is one of its own type: `path.parent`."""

@@ -22,7 +22,7 @@ from accelify.heap.dividing import by_rank
 from accelify.heap.engines import ALTERED
 from accelify.heap.flags import truth
 from accelify.heap.models import SENDS, has_buffers
-from accelify.heap.paths import pattern
+from accelify.heap.paths import known_of
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.values import (
@@ -166,7 +166,7 @@ def distributed_call(
         if not all(value.place.is_same for value in args):
             return Value(type="torch.device", text=OWN_DEVICE)
         device = engine.calls.libraries.call(name, args, keywords, node)
-        return replace(device, text=pattern(args[0])) if len(args) == 1 else device
+        return replace(device, text=known_of(args[0])) if len(args) == 1 else device
     if name == "torch.cuda.current_device":
         return Value(own(), run.reason(node, "the rank"), type="builtins.int")
     if name in _BOTH:

@@ -13,6 +13,7 @@ from accelify.domains.placement import SAME, Kind, Placement
 from accelify.domains.reasons import Reason
 from accelify.heap.locations import located
 from accelify.heap.moved import Moved
+from accelify.heap.paths import of_length
 from accelify.heap.pieces import MADE
 from accelify.heap.store import OF_DEFINITIONS, Store, as_it_is, is_fixed
 from accelify.heap.values import NONE, RANK, TENSOR, Container, Guard, Instance, Key, ModuleRef, Ref, Value
@@ -49,8 +50,7 @@ class Loop:
     apart: bool = False
     # Whether each round has as many rows on all ranks, the last one too.
     even: bool = False
-    # Under how many conditions it stands.
-    conditions: int = 0
+    conditions: int = 0  # under how many it stands
     # The loader that it goes through to its end, where it is one.
     loader: Instance | None = None
 
@@ -227,7 +227,7 @@ class Run:
         where = located(values) if type_ == TENSOR else ""
         # What was put together may be put together once more.
         if place.is_same and not (self.checks and any(one.why and one.place.degree == -1 for one in values)):
-            return Value(SAME, type=type_, where=where)
+            return Value(SAME, type=type_, where=where, text=of_length(values))
         why = self.reason(node, text or f"`{self.segment(node)}`", *values)
         return Value(place, why, type=type_, where=where)
 

@@ -42,6 +42,8 @@ _OF = {
 }
 # What the operator `@` does, for arrays of how many axes where that is fixed.
 PRODUCTS = {"matmul": 0, "__matmul__": 0, "mm": 2, "dot": 1, "vdot": 1, "inner": 1, "mv": 0}
+# Losses that compare number by number.
+_STRETCHING = ("mse", "l1", "huber")
 # What works on each row by itself only where rows are no single numbers.
 _ALONG_LAST = frozenset("sort argsort topk kthvalue cumsum cumprod cummax cummin logcumsumexp".split())
 # The states that a recurrent layer gives beside its output, by the note of its row.
@@ -131,12 +133,24 @@ def _flattened(args: Args, keywords: Keywords) -> int:
     return first + 1 if len(given) == 1 and isinstance(first, int) and first >= 0 else 0
 
 
-def of_operands(*places: Placement) -> int:
+def of_operands(run: Run, node: ast.AST, places: Sequence[Placement]) -> int:
     """How many axes an operation has that goes element by element over arrays, 0 where that is not known.
 
-    Arrays that have the rows of a batch along their first axes have as many axes as each other.
+    Arrays that have the rows of a batch along their first axes have as many axes as each other; that a row of numbers
+    does not meet a column of them is noted where it is not known.
     """
-    return max((place.axes for place in places if place.rows), default=0)
+    axes = [place.axes for place in places if place.rows and place.kind is Kind.ROUND]
+    if {0, 1} <= {*axes}:
+        run.assume(
+            f"`{run.segment(node)}` goes over arrays of one axis: with a column it would be of pairs", node
+        )
+    return max(axes, default=0)
+
+
+def stretches(run: Run, name: str, places: Sequence[Placement], node: ast.AST) -> bool:
+    """Whether a loss by its name compares number by number, and so puts arrays of unlike shapes into one."""
+    found = any(one in name.lower() for one in _STRETCHING)
+    return found and of_operands(run, node, places) >= 0
 
 
 def product(left: Placement, right: Placement) -> Placement:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from accelify.domains.placement import function, nearer
 from accelify.domains.replacing import replace
-from accelify.heap import early_exits
+from accelify.heap import early_exits, shapes
 from accelify.heap.appending import is_first
 from accelify.heap.changed_elements import Changed
 from accelify.heap.chosen_elements import added_to_one
@@ -166,6 +166,8 @@ class Statements:
                 part = size(self.run, target, value, number)
             else:
                 part = replace(value.plain(), type=TENSOR if value.type == TUPLE else value.type)
+                if part.type == BATCH and not starred:
+                    part = self.engine.iteration.part(shapes.with_axes(part, 0), number)
             self.bind(target, part, scope)
 
     def _bind_element(self, target: ast.Subscript, value: Value, scope: Ref, *, again: bool = False) -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 from string import Formatter
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import own
 from accelify.heap.containers import shown_fields
-from accelify.heap.values import OWN_DEVICE, Instance, Value
+from accelify.heap.paths import pattern, with_text
+from accelify.heap.values import OWN_DEVICE, UNSET, Instance, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
+# What `%` puts a value in place of.
+_FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
 # What stands in the place of a value in a text: which one, and attributes of it.
 _PLACE = re.compile(r"(\w*)((?:\.\w+)*)")
 
@@ -27,9 +30,7 @@ def filled(
     """What `"{top.average} of {}".format(count, top=meter)` shows, None where the text is not known."""
     if not isinstance(text.const, str):
         return None
-    places: list[str] = []
-    with suppress(ValueError):
-        places = [place for _, place, _, _ in Formatter().parse(text.const) if place is not None]
+    places = [place for _, place, _, _ in _fields(text.const) if place is not None]
     values: dict[str, Value] = {**{str(number): value for number, value in enumerate(args)}, **keywords}
     found: list[Value] = []
     next_one = count()
@@ -42,6 +43,42 @@ def filled(
             value = engine.attributes.read(value, name, node)
         found.append(value)
     return found or None
+
+
+def formatted(
+    engine: Interpreter, text: Value, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> Value:
+    """What `text.format(...)` makes."""
+    parts = filled(engine, text, args, keywords, node)
+    if parts is None:
+        return engine.expressions.text(node, [text, *args, *keywords.values()])
+    shown = iter(parts)
+    written = [
+        [before, *([] if place is None else [pattern(next(shown)) if not (form or turned) else "*"])]
+        for before, place, form, turned in _fields(text.const)
+    ]
+    return with_text(engine.expressions.text(node, parts), chain.from_iterable(written))
+
+
+def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    """The parts of a text for `format`, none of one that is none."""
+    with suppress(ValueError):
+        return list(Formatter().parse(text))
+    return []
+
+
+def percent(text: Value, parts: Sequence[Value]) -> Iterator[str]:
+    """The parts of what `text % parts` makes, as far as they are known."""
+    found = pattern(text)
+    fields = list(_FIELD.finditer(found))
+    known = iter(parts if len(parts) == len(fields) else ())
+    at = 0
+    for one in fields:
+        yield found[at : one.start()]
+        part = next(known, Value())
+        yield pattern(part) if one[0] in ("%s", "%d") or part.const is UNSET else "*"
+        at = one.end()
+    yield found[at:]
 
 
 def texts_of(engine: Interpreter, value: Value, node: ast.AST) -> list[Value]:

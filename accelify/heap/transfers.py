@@ -46,6 +46,7 @@ from accelify.heap.containers import (
     worst,
 )
 from accelify.heap.counts import of_shape, shape, size
+from accelify.heap.fields import answered
 from accelify.heap.flags import OPPOSITES
 from accelify.heap.loaders import loader_made
 from accelify.heap.locations import location_of, meet_together, note_items
@@ -91,8 +92,6 @@ _STATISTICS = "batch statistics"
 NAMES_PROCESS = "says which process it is"
 # What gives as many of the largest as it is asked for.
 _CHOOSING = frozenset({"topk", "kthvalue"})
-# Losses that compare number by number, and so put arrays of unlike shapes into one.
-_STRETCHING = ("mse", "l1", "huber")
 # What takes a part of an axis, and what gives as many rows as there are of something.
 _TAKING, _FINDING = (
     frozenset({"select", "narrow", "unfold"}),
@@ -172,6 +171,7 @@ class Transfers:
         if any(value.where for value in operands):
             meet_together(self.run, node, operands, row)
         result = self._by_word[row.transfer](row, args, keywords, node)
+        result = answered(row, args, result)
         if result.place.rows or (args and array_of(args[0]).rows):
             axis = axis_of(row, args, keywords)
             shapes.note_axis(self.run, row, axis, args, node)
@@ -331,7 +331,7 @@ class Transfers:
         operands = [*args, *keywords.values()]
         places = [array_of(value) for value in operands]
         place = function(places, rowwise=True)
-        stretched = any(one in name.lower() for one in _STRETCHING)
+        stretched = shapes.stretches(self.run, name, places, node)
         if words := meeting(places, of_peaks=False, stretched=stretched):
             return self._mixing(node, reduced(place, "mean"), TENSOR, words)
         if word == "mean" and place.padded and "ctc" not in name.lower():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from accelify.heap.frozen import may_grow
 from accelify.heap.misuse import SAMPLERS
 from accelify.heap.models import MODEL
 from accelify.heap.moved import are_passed
+from accelify.heap.paths import file_of, is_path
 from accelify.heap.values import DEVICE, TENSOR, UNSET, Bound, Container, Function, Instance, Library, Value
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ _EFFECTS_BY_VERB = {
     "upload": "network.send",
     "download": "network.get",
 }
+# Of an argument: the file that is written, as in `out_file` and `save_path`.
+_WRITTEN_TO = re.compile(r"(?:out(?:put)?|saved?|dump|export|write|results?)_?(?:file_?(?:path|name)?|path)")
 # What runs a file that a path or a text names.
 _RUNNING = frozenset(
     (
@@ -103,9 +107,7 @@ class UnknownCalls:
         name = self._name(called, node)
         if name in _RUNNING:
             self.run.leave_unread(f"what `{self.run.segment(node)}` runs", node)
-        effect = _EFFECTS_BY_VERB.get(name.rpartition(".")[2].partition("_")[0])
-        if effect is not None and operands and name.partition(".")[0] in self.run.unknown_modules:
-            self.run.meet(effect, node, name)
+        self._writes(name, name, args, keywords, node)
         self._moved(name, args, keywords, node)
         place = function([*places, called.place])
         if place.is_same:
@@ -135,6 +137,24 @@ class UnknownCalls:
         flags = FLAGS if self.run.checks else ()
         return [*args, *(value for value in keywords.values() if value.type not in flags)]
 
+    def _writes(self, name: str, of: str, args: Args, keywords: Keywords, node: ast.AST) -> None:
+        """What a function of an unknown module, or a method of one of its objects, does by its name and by the names of
+        its arguments; any other one may use the files that it is handed."""
+        if of.partition(".")[0] not in self.run.unknown_modules:
+            return
+        word = name.rpartition(".")[2]
+        effect = _EFFECTS_BY_VERB.get(word.partition("_")[0]) if args or keywords else None
+        paths = [value for value in [*args, *keywords.values()] if is_path(value)]
+        to = [value for name, value in keywords.items() if _WRITTEN_TO.fullmatch(name) and file_of(value)]
+        if effect is None and to and not word[:1].isupper():
+            effect = "file.write"
+        if effect is not None:
+            path = next(iter([*to, *paths]), None) if effect == "file.write" else None
+            self.run.meet(effect, node, name, path=path)
+            return
+        for path in paths:
+            self.run.meet("file.handed", node, name, path=path)
+
     def _moved(self, name: str, args: Args, keywords: Keywords, node: ast.AST) -> None:
         """A function of an unknown module that is called like a move, and gets a prepared batch without a device."""
         known = name.partition(".")[0] not in self.run.unknown_modules
@@ -162,6 +182,10 @@ class UnknownCalls:
         self.callbacks(args, keywords, node)
         operands = self._operands(args, keywords)
         are_passed(self.run, operands, node)
+        if instance is not None and instance.cls is None:
+            self._writes(
+                self._name(Value(refs=(Bound(receiver, name),)), node), instance.type, args, keywords, node
+            )
         places = [array_of(value) for value in operands]
         marked = self.run.read(instance, MODEL) if instance is not None else None
         if (instance is None and not receiver.type) or (instance is not None and instance.cls is None):

@@ -10,15 +10,16 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 
+from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
 from accelify.heap.library_calls import QUESTIONS
-from accelify.heap.paths import file_of, words_of
+from accelify.heap.paths import file_of, forms_of, goes_by_length, goes_by_round, words_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance
 from accelify.obligations.obligation import Obligation, Status
 
 _WRITES = frozenset({"file.write", "file.append", "file.move", "folder.make", "folder.delete", "file.delete"})
-_READS = frozenset({"file.read", "folder.list"})
+_READS = frozenset({"file.read", "folder.list", "file.handed"})
 # What makes a folder, or something in it, that others then find there.
 _MAKES = frozenset({"folder.make", "tracker.start"})
 # Where nothing of what stands before goes on: ranks meet, or another function is begun with that nothing called.
@@ -26,19 +27,45 @@ _MEETINGS = frozenset({"collective", "backward", "entry"})
 _HANDED_OUT = "broadcast_object_list"
 
 
+def _read_by_other_names(events: Sequence[Event]) -> Iterator[Obligation]:
+    """Files that are written under names by the rounds of each process, and read under names by how many there are in
+    the original, or that are written out."""
+    written: dict[str, Event] = {}
+    for event in events:
+        path = event.path
+        if path is None or not (name := file_of(path)):
+            continue
+        if event.kind == "file.write" and path.place.kind is Kind.SAME and path.place.degree:
+            written.setdefault(name, event)
+        if event.kind != "file.read" or _is_question(event) or not path.place.is_same:
+            continue
+        if goes_by_length(path) or isinstance(path.const, str):
+            write = next((one for other, one in written.items() if fnmatch(name, other)), None)
+            why = write.path.why if write is not None and write.path is not None else None
+            if why is not None and not why.goes_by_data:
+                text = (
+                    f"`{_called(event)}` looks for a name that no process writes: it is by the rounds of each, 1/N of "
+                    "those of a single process; name it by the epoch"
+                )
+                yield _named(event, text, why, "rounds")
+
+
 def races(events: Sequence[Event]) -> Iterator[Obligation]:
-    """Reads of all processes that the main process's writes may come between."""
+    """Reads of all processes that the main process's writes may come between, or that find nothing."""
     yield from _in_order(events)
+    yield from _read_by_other_names(events)
     loops: dict[int, list[Event]] = {}
     for event in events:
         for loop in event.loops:
             loops.setdefault(loop.number, []).append(event)
-    for inside in loops.values():
+    for number, inside in loops.items():
         # The next round reads what this one wrote.
-        yield from _in_order([*inside, *inside])
+        line = next(loop.place[1] for loop in inside[0].loops if loop.number == number)
+        yield from _in_order([*inside, *inside], line)
 
 
-def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
+def _in_order(events: Sequence[Event], line: int = 0) -> Iterator[Obligation]:
+    """The races of some events: `line` is that of a loop whose rounds they are two of."""
     written: dict[str, Event] = {}
     asked: dict[str, list[Event]] = {}
     folders: dict[str, Event] = {}
@@ -62,7 +89,8 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
             continue
         if event.kind in _MAKES or (_of_main(event) and _writes(event)):
             found = _listing_around(name, listed)
-            if found is not None:
+            # What a loop goes over has its name already.
+            if found is not None and not (event.path is not None and goes_by_round(event.path)):
                 yield _listed(found, event)
         if event.kind == "tracker.start":
             continue
@@ -75,17 +103,17 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                     _asked(one, event)
                     for one in _asked_for(name, asked)
                     if _is_asked_again(one, event) or _is_read_of(one, event, name)
-                    if not _excludes(one, event)
+                    if not (_excludes(one, event) or _are_of_rounds(one, event, line))
                 )
         elif not _is_ordered(event):
-            folder = _folder_around(name, folders)
+            folder = _folder_around(event, folders)
             # A file that is read in it was there before, and so was the folder.
-            if folder is not None and (_writes(event) or event.kind == "folder.list"):
+            if folder is not None and (_writes(event) or event.kind in ("folder.list", "file.handed")):
                 yield _inside(event, folder)
             if _writes(event):
                 continue
             before = written.get(name) or _written_in(event, name, written)
-            if before is not None and not _excludes(before, event):
+            if before is not None and not (_excludes(before, event) or _are_of_rounds(before, event, line)):
                 yield _read(event, before)
             # `if os.path.exists(path): read it`: the contents count, too.
             before_now = asked.setdefault(name, [])
@@ -93,6 +121,12 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                 before_now.append(event)
             if event.kind == "folder.list":
                 listed.setdefault(name, event)
+
+
+def _are_of_rounds(one: Event, other: Event, line: int) -> bool:
+    """Whether two files have their names by what a loop goes over, so that each round has others."""
+    paths = [event.path for event in (one, other) if event.path is not None]
+    return line > 0 and len(paths) == 2 and all(goes_by_round(path, line) for path in paths)
 
 
 def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:
@@ -128,9 +162,10 @@ def _asked_for(name: str, asked: Mapping[str, Sequence[Event]]) -> Iterator[Even
             yield from events
 
 
-def _folder_around(name: str, folders: Mapping[str, Event]) -> Event | None:
+def _folder_around(event: Event, folders: Mapping[str, Event]) -> Event | None:
     """The folder of the main process that a file lies in."""
-    return next((one for folder, one in folders.items() if name.startswith(f"{folder}/")), None)
+    forms = forms_of(event.path) if folders and event.path is not None else []
+    return next((one for folder, one in folders.items() for f in forms if f.startswith(f"{folder}/")), None)
 
 
 def _of_main(event: Event) -> bool:
@@ -220,7 +255,7 @@ def _called(event: Event) -> str:
     return event.name.removeprefix("builtins.")
 
 
-def _named(event: Event, text: str, why: Reason) -> Obligation:
+def _named(event: Event, text: str, why: Reason | None, demand: str = "order") -> Obligation:
     column = getattr(event.node, "col_offset", 0) + 1
     path, line = event.module.path, event.line
-    return Obligation(event.kind, "order", path, line, column, Status.NAMED, text, why, event.via)
+    return Obligation(event.kind, demand, path, line, column, Status.NAMED, text, why, event.via)

@@ -14,6 +14,7 @@ from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.obligations.error_messages import is_of_caught_error
+from accelify.obligations.handed_paths import writes_below
 from accelify.obligations.obligation import Obligation, Status
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
@@ -50,6 +51,7 @@ _PLACES = {
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
     READ: "`{}` reads a tensor on the host, which lies on the device; take it there first: .cpu()",
 }
+TIMES = "N times that of a single process"
 WARNS = "warns in every process"
 MISSED = "where not all ranks come"
 # Of which batches a figure is that is shown where it is right on one process alone.
@@ -93,6 +95,8 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
             yield from _wrapped(event)
     elif event.kind in _ONCE or (event.kind == "folder.make" and not _exists_ok(event)):
         yield _once(event)
+    elif event.kind == "file.handed":
+        yield from [_once(event)] if writes_below(event, events) else ()
     elif event.kind == "folder.make" and event.path is not None:
         yield _path(event)
     elif event.kind == "leave":
@@ -249,12 +253,9 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
         ),
         None,
     )
-    worst: tuple[Status, str, Reason | None] = (Status.PROVED, "", None)
-    for value in event.shown:
-        for place, why in places(value):
-            found = _shown(event, place, why, events)
-            if _order(found[0]) > _order(worst[0]):
-                worst = found
+    nothing: tuple[Status, str, Reason | None] = (Status.PROVED, "", None)
+    found = [_shown(event, *pair, events) for value in event.shown for pair in places(value)]
+    worst = max([nothing, *found], key=_order)
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
         status, where = (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, MISSED)
         worst = status, f"{word_of(event)} {where}", divergent
@@ -266,8 +267,8 @@ def word_of(event: Event) -> str:
     return _WORDS.get(event.kind, event.kind)
 
 
-def _order(status: Status) -> int:
-    return list(Status).index(status)
+def _order(found: tuple[Status, str, Reason | None]) -> float:
+    return list(Status).index(found[0]) - found[1].endswith(": a time") * 1.5  # it hides no figure beside it
 
 
 def places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | None]]:
@@ -294,8 +295,8 @@ def _shown(
     event: Event, place: Placement, why: Reason | None, events: Sequence[Event]
 ) -> tuple[Status, str, Reason | None]:
     words = word_of(event)
-    if place.kind is Kind.CLOCK and place.degree != 0:
-        place = same(place.degree)
+    if place.kind is Kind.CLOCK and (place.degree != 0 or place.form):
+        place = Placement(Kind.ROUND) if place.form else same(place.degree)  # what stands beside it
     if place.kind is Kind.SAME and place.degree == 0 and place.phase != BEFORE:
         return Status.PROVED, "", None
     if place.kind is Kind.CLOCK:
@@ -329,6 +330,8 @@ def _what(place: Placement) -> str:
         return "of the main process's share; its sum or mean over the ranks is that of a single process"
     if place.kind is Kind.SAME and place.degree == 1:
         return f"counts the rounds of each process, 1/N of those of a single process; {_OF_ALL}"
+    if place.kind is Kind.SAME and place.degree == -1:
+        return TIMES
     if place.kind is Kind.SHARD:
         return "of the main process's share of the rows"
     if place.kind is Kind.EXTREME:

@@ -15,7 +15,7 @@ from accelify.heap.modules import text_of
 from accelify.heap.transfers import TIME
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause, called, cause_of
-from accelify.obligations.sinks import MISSED, SHARES, WARNS
+from accelify.obligations.sinks import MISSED, SHARES, TIMES, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
 from accelify.proving.wording import because, deciding, distinct, link, of_share, unmixed, what_of
@@ -284,7 +284,7 @@ class Named:
         what, way_out = what_of(first)
         call = self._call(first)
         steps = distinct(first.reason.steps()) if first.reason is not None else []
-        if self.checks and first.demand == "content":
+        if first.demand == "content" and (self.checks or TIMES in first.found):
             # That it is of a share is wrong already, whatever is done to it.
             steps = of_share([step for step in steps if not step.cause] or steps)
         elif self.checks:

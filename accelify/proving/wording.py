@@ -15,6 +15,7 @@ _DONE = {
     "log.write": "logs this",
     "bar.show": "shows this bar",
     "file.write": "writes a file here",
+    "file.handed": "writes a file here",
     "file.append": "appends to a file here",
     "file.delete": "deletes this file",
     "file.move": "moves this file",

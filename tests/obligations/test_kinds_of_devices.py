@@ -44,3 +44,8 @@ def test_the_kind_of_a_device_is_that_of_all_ranks() -> None:
 @pytest.mark.parametrize("number", ["place.index", "torch.cuda.current_device()"])
 def test_the_number_of_a_device_is_that_of_one_rank(number: str) -> None:
     assert len(named(f"if {number} > 0: accelerator.print(1)\n")) == 1
+
+
+@pytest.mark.parametrize(("number", "is_named"), [("-1", False), ("0", True)])
+def test_a_number_that_chooses_no_gpu(number: str, is_named: bool) -> None:
+    assert bool(named(f"with torch.cuda.device({number}):\n    model.train()\n")) is is_named

@@ -108,7 +108,46 @@ def test_a_read_of_what_the_main_process_makes_where_it_is_not_there(asks: str) 
 
 def test_a_read_of_another_file() -> None:
     assert named(MAIN + "torch.save(1, 'a.pt')\ntorch.load('b.pt')\n") == []
-    assert named(MAIN + f"torch.save(1, args.out)\ntorch.load(args.out)\n{WAIT}") == []
+
+
+SETTINGS = """\
+import settings_library, yaml
+file = yaml.safe_load(open("a.yaml"))
+text = json.load(open("a.json"))
+made = settings_library.load("a.toml")
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "other"),
+    [
+        ("args.out", "args.old"),
+        ("getattr(args, 'out')", "getattr(args, 'old')"),
+        ("file['out']['name']", "file['old']['name']"),
+        ("file.get('out')", "file.get('old')"),
+        ("made.paths.out", "made.paths.old"),
+        ("made['out'][0]", "made['out'][1]"),
+        ("os.environ['OUT']", "os.environ['OLD']"),
+        ("os.path.join(text['folder'], text['name'])", "os.path.join(text['folder'], text['old'])"),
+        ("f\"{file['folder']}/{file['name']}\"", "f\"{file['folder']}/{text['name']}\""),
+        ("Path(made.folder) / made.name", "Path(made.folder) / made.old"),
+        ("'%s/%s' % (args.out, args.name)", "'%s/%s' % (args.out, args.old)"),
+        ("'{}/{}'.format(args.out, args.name)", "'{}/{}'.format(args.out, args.old)"),
+    ],
+)
+def test_a_path_that_a_configuration_has(path: str, other: str) -> None:
+    """What it has under a name is not known, and is one path all the same."""
+    write = f"{SETTINGS}accelerator.save(1, {path})\n"
+    assert named(f"{write}torch.load({path})\n") == [7 - 1]
+    assert named(f"{write}{WAIT}torch.load({path})\n") == []
+    assert named(f"{write}torch.load({other})\n") == []
+
+
+def test_a_folder_that_a_configuration_has() -> None:
+    make = f"{MAIN}os.makedirs(args.out)\n"
+    assert named(f"{make}open(args.out + '/a.txt', 'w')\n") == [3]
+    assert named(f"{make}open(args.old + '/a.txt', 'w')\n") == []
+    assert named(f"{make}import absent\nx = absent.score(args.out + '/a.txt')\n") == [4]
 
 
 def test_a_read_in_the_next_round() -> None:
@@ -120,6 +159,31 @@ def test_a_read_in_the_next_round() -> None:
     )
     assert named(loop) == [2]
     assert named(loop + "    accelerator.wait_for_everyone()\n") == []
+
+
+@pytest.mark.parametrize(
+    ("loop", "name"),
+    [
+        ("for fold in range(args.folds)", "f'out/fold{fold}.pt'"),
+        ("for fold, (a, b) in enumerate(text['folds'])", "'out/fold%d.pt' % fold"),
+        ("for fold in text['folds']", "os.path.join('out', f'fold_{fold.name}.pt')"),
+        ("for a, fold in zip(text['a'], text['folds'])", "'out/{}.pt'.format(fold)"),
+    ],
+)
+def test_a_file_of_each_round(loop: str, name: str) -> None:
+    """What one round writes the next does not read, which has a file of its own."""
+    body = (
+        "text = json.load(open('a.json'))\n"
+        "def train(path):\n"
+        "    if args.resume and os.path.exists(path): torch.load(path)\n"
+        "    accelerator.wait_for_everyone()\n"
+        "    accelerator.save(1, path)\n"
+        f"{loop}:\n"
+        f"    args.path = {name}\n"
+        "    train(args.path)\n"
+    )
+    assert named(body) == []
+    assert named(body.replace(name, "'out/' + args.name + '.pt'")) == [3, 3]
 
 
 def test_a_search_for_a_free_name() -> None:
@@ -210,3 +274,47 @@ def test_a_folder_that_is_listed_for_the_next_free_name(lists: str, makes: str) 
     # Names that are written out are there before, or are no part of what was looked for.
     assert named(lists + makes.replace("v{n}", "v")) == []
     assert named(lists + makes.replace("runs/", "other/")) == []
+
+
+ROUNDS = """\
+data = torch.utils.data.TensorDataset(torch.ones(32, 1))
+loader = torch.utils.data.DataLoader(data, batch_size=4)
+total = 2 * len(loader)
+loader, net, n = accelerator.prepare(loader), accelerator.prepare(torch.nn.Linear(1, 1)), 0
+for epoch in range(2):
+    for i, x in enumerate(loader):
+        accelerator.backward(net(x).mean())
+        n += 1
+        if i % 4 == 0:
+            accelerator.save(1, f"in_{i}.pt")
+    accelerator.save(1, "of_%02d_%04d.pt" % (epoch, i + 1))
+accelerator.save(1, f"all_{n}.pt")
+accelerator.save(1, f"epoch_{epoch}.pt")
+accelerator.wait_for_everyone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "is_named"),
+    [
+        ("f'all_{total}.pt'", True),
+        ("f'all_{2 * (len(data) // 4)}.pt'", True),
+        ("'of_%02d' % 1 + '_%04d.pt' % (len(data) / 4)", True),
+        ("'in_{}.pt'.format(int(len(data) / 4) - 4)", True),
+        ("'all_16.pt'", True),
+        ("f'all_{n}.pt'", False),
+        ("f'all_{2 * len(loader)}.pt'", False),
+        ("f'all_{args.steps}.pt'", False),
+        ("f'epoch_{len(range(2)) - 1}.pt'", False),
+        ("f'other_{total}.pt'", False),
+    ],
+)
+def test_a_name_by_rounds_that_is_read_by_a_length(name: str, is_named: bool) -> None:
+    found = validate(f"{HEAD}{ROUNDS}torch.load({name})\n", None, KNOWLEDGE).of(Status.NAMED)
+    assert [one.demand for one in found if one.sink == "file.read"] == ["rounds"] * is_named
+
+
+def test_a_listed_file_that_is_moved_is_no_new_one() -> None:
+    go = "for name in os.listdir('runs'):\n    path = os.path.join('runs', name)\n    {do}\n"
+    assert named(go.format(do="if accelerator.is_main_process: os.rename(path, path + '.old')")) == []
+    assert named("n = len(os.listdir('runs'))\nos.makedirs(f'runs/{n}_{args.out}')\n") == [1]

@@ -7,7 +7,7 @@ import pytest
 from accelify.conversion import ConvertOptions
 from accelify.convert import convert_source
 from accelify.knowledge import Knowledge
-from accelify.obligations import validate
+from accelify.obligations import Status, validate
 from accelify.source import Source
 from tests.obligations.round_means import BY_CALLER, BY_SAMPLES, OVER_ROUNDS, script
 from tests.transforms.support import PATH
@@ -93,3 +93,30 @@ def test_sums_over_gathered_samples_are_not_noted(name: str) -> None:
         Source.from_text(script(*BY_SAMPLES[name]), PATH), ConvertOptions("per-process")
     )
     assert validate(converted.new_text, None, KNOWLEDGE).sums == []
+
+
+@pytest.mark.parametrize(("reduction", "times"), [("sum", True), ("mean", False)])
+def test_a_mean_of_the_sums_of_the_batches_of_all_processes(reduction: str, times: bool) -> None:
+    text = SUMS.format(reduction=reduction)
+    converted = convert_source(Source.from_text(text, PATH), ConvertOptions("per-process"))
+    named = validate(converted.new_text, None, KNOWLEDGE).of(Status.NAMED)
+    assert [one.found for one in named] == ["printed: N times that of a single process"] * times
+
+
+SUMS = """\
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3))
+loader = DataLoader(torch.ones(16, 3), batch_size=4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for x in loader:
+    loss = torch.nn.functional.mse_loss(model(x), x, reduction="{reduction}")
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+print(np.mean(losses))
+"""

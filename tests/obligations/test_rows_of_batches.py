@@ -479,3 +479,25 @@ def test_rows_in_sizes_that_are_not_known_are_assumed_to_lead() -> None:
     assert [one.text for one in made.assumptions] == [
         "`model(x).view(int(sys.argv[1]), -1)` has the rows of the batch along its first axis"
     ]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    ["torch.tensor([1] * len(x))", "torch.tensor([[1] * x.shape[0]])[0]", "torch.tensor(len(x) * [1])"],
+)
+def test_labels_of_one_kind(labels: str) -> None:
+    """A list of a constant for each row has the rows of the batch, whatever it counts."""
+    body = f"for x in loader:\n    accelerator.backward(F.cross_entropy(model(x), {labels}))\n"
+    assert found(body).of(Status.NAMED) == []
+
+
+@pytest.mark.parametrize(("bounds", "mixes"), [("k - 1, k + 2", False), ("b + 1, len(x)", True)])
+def test_a_loop_over_what_a_row_has(bounds: str, mixes: bool) -> None:
+    """It goes over numbers that the row names, or over the other rows."""
+    body = (
+        "for x, y in loader:\n    t = torch.zeros(len(x), 3)\n    for b in range(len(x)):\n"
+        f"        k = int(y[b])\n        for j in range({bounds}):\n            t[b, j] = 1.0 + abs(j - k)\n"
+        "    accelerator.backward(((model(x) - t) ** 2).sum() / x.shape[0])\n"
+    )
+    losses = [one for one in found(body).obligations if one.demand == "loss"]
+    assert [one.status is Status.NAMED for one in losses] == [mixes]

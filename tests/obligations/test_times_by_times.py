@@ -64,3 +64,56 @@ for x, y in loader:
 def test_all_ranks_leave_by_a_time_that_they_agree_on(test: str, agreed: bool) -> None:
     found = validate(LEAVING.format(test=test), None, Knowledge()).of(Status.NAMED)
     assert [one.demand for one in found] == ["all ranks"] * (not agreed)
+
+
+BESIDE = """\
+import time
+import torch
+from torch.utils.data import DataLoader
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+net = accelerator.prepare(torch.nn.Linear(4, 1))
+loader = accelerator.prepare(DataLoader(torch.load("d"), batch_size=8))
+for epoch in range(2):
+    for x in loader:
+        loss = net(x).mean()
+        accelerator.backward(loss)
+    {shown}
+"""
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "accelerator.print(f'{time.time()} {X}')",
+        "accelerator.print('%.1f %f' % (time.time(), X))",
+        "accelerator.print('took ' + str(time.time()) + ': ' + str(X))",
+        "accelerator.print('{}: {}'.format(time.time(), X))",
+        "accelerator.print(time.time(), X)",
+        "accelerator.print(X, time.time())",
+    ],
+)
+def test_a_figure_beside_a_time(shown: str) -> None:
+    """The time does not hide that the figure is of one batch."""
+    for figure, status in (("loss", Status.LOOP), ("epoch", Status.ASSUMED)):
+        text = BESIDE.format(shown=shown.replace("X", figure))
+        found = [one for one in validate(text, None, Knowledge()).obligations if one.demand == "content"]
+        assert [one.status for one in found] == [status]
+    path = BESIDE.format(shown="accelerator.save(1, f'{time.time()}_{loss}.pt')")
+    found = [one for one in validate(path, None, Knowledge()).obligations if one.demand == "path"]
+    assert [one.found for one in found] == ["a name by the clock"]
+
+
+@pytest.mark.parametrize(
+    "asks",
+    ["subprocess.run(['git', 'log'])", "subprocess.run('git log', shell=True, capture_output=True)"],
+)
+@pytest.mark.parametrize("test", ["found.returncode != 0", "not found.stdout", "found is None"])
+def test_what_a_command_gives_to_the_main_process(asks: str, test: str) -> None:
+    text = (
+        "import subprocess\nfrom accelify.runtime import Accelerator\naccelerator = Accelerator()\n"
+        f"def commit():\n    found = {asks}\n    if {test}:\n        return None\n    return found.stdout.strip()\n"
+        "accelerator.save({'commit': commit()}, 'a.pt')\n"
+    )
+    found = validate(text, None, Knowledge()).of(Status.NAMED)
+    assert [one.demand for one in found] == ["once"]

@@ -20,9 +20,13 @@ from absent.files import save_table
 from evidently.ui.workspace import Workspace
 from sacred import Experiment
 from accelify.runtime import Accelerator
+import argparse
+import os
+args = argparse.ArgumentParser().parse_args()
 accelerator = Accelerator()
 experiment = Experiment("a")
 book = gspread.service_account("k").open("a")
+folder, page = args.folder, absent.Page()
 chat = slack_sdk.WebClient("t")
 rows = pymongo.MongoClient().get_database("a").get_collection("b")
 """
@@ -41,6 +45,9 @@ def by_all(body: str) -> list[str]:
         ('save_table([1], "x.csv")', "absent.files.save_table"),
         ('absent.upload("x.csv")', "absent.upload"),
         ('absent.download_weights("resnet")', "absent.download_weights"),
+        ('absent.draw([1], out_file="x.html")', "absent.draw"),
+        ('absent.draw([1], save_path=f"{folder}/x")', "absent.draw"),
+        ('page.save_html("x.html")', "page.save_html"),
         ("bar = pkbar.Kbar(target=3)", "pkbar.Kbar"),
         ('store = Workspace.create("reports")', "evidently.ui.workspace.Workspace.create"),
         ("experiment.run_commandline()", "experiment.run_commandline"),
@@ -57,13 +64,27 @@ def test_every_process_does_it(call: str, name: str) -> None:
     assert by_all(f"if accelerator.is_main_process:\n    {call}") == []
 
 
+@pytest.mark.parametrize(
+    "call",
+    ['absent.draw(3, "pages/a.html")', "page.put(os.path.join(folder, 'a.html'))", "page.put(f'{folder}/a')"],
+)
+def test_a_path_below_a_folder_that_the_script_makes(call: str) -> None:
+    made = 'os.makedirs("pages", exist_ok=True)\nos.makedirs(folder, exist_ok=True)\n'
+    assert len(by_all(made + call)) == 1
+    assert by_all(f"{made}if accelerator.is_main_process:\n    {call}") == []
+    # What it gives may be what it reads there.
+    assert by_all(f"{made}found = {call}") == []
+    assert by_all(call) == []
+
+
 def test_the_folder_of_a_run_is_made_by_every_process() -> None:
     body = '@hydra.main(config_path="conf")\ndef main(cfg):\n    accelerator.print(cfg.rate)\n\n\nmain()\n'
     assert by_all(body) == ["`hydra.main` is done by every process"]
 
 
 @pytest.mark.parametrize(
-    "call", ['absent.parse("x.txt")', "absent.saved(3)", "absent.save()", "absent.Save(3)"]
+    "call",
+    ['absent.parse("x.txt")', "absent.saved(3)", "absent.fit(3, out=3)", "absent.save()", "absent.Save(3)"],
 )
 def test_what_is_not_told_to_write(call: str) -> None:
     assert by_all(call) == []

@@ -217,3 +217,17 @@ def test_who_fails_says_so_before_it_raises(last: str, is_named: bool) -> None:
         f"except Exception as error:\n    log.error(f'failed: {{error}}')\n    {last}\n"
     )
     assert any("log.write" in one for one in named(body)) is is_named
+
+
+@pytest.mark.parametrize(
+    ("side", "leaves", "by_all"),
+    [("", "not ", True), ("not ", "", True), ("not ", "not ", False)],
+)
+def test_who_has_left_a_branch_that_it_never_came_to(side: str, leaves: str, by_all: bool) -> None:
+    """Within one way of a condition that asks for the rank nobody goes the other: all come to what stands after."""
+    body = (
+        f"def go():\n    if {side}accelerator.is_main_process:\n"
+        f"        if {leaves}accelerator.is_main_process:\n            return\n        data\n"
+        "    os.remove('a')\ngo()\n"
+    )
+    assert named(body) == ["6 file.delete/once"] * by_all

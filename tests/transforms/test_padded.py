@@ -242,9 +242,25 @@ def test_widths_that_are_the_same_for_all_batches(collate: str) -> None:
     assert "gather_for_metrics" in conversion.new_text
 
 
-def test_of_single_samples_no_more_is_said_than_is_known() -> None:
+SIZES = {
+    "1": "",
+    "conf.size": "class conf: size = {}\n",
+    "conf['size']": "conf = dict(size={})\n",
+    "conf.get().size": "class conf:\n    def __init__(self):\n        self.size = {}\n",
+    "args.size": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--size', default={})\n"
+        "args = parser.parse_args()\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_of_single_samples_no_more_is_said_than_is_known(size: str) -> None:
     snippet = "hits = 0\nfor a, b in other:\n    output = model(a)\n    hits += (output.argmax(1) == b).sum().item()\n"
-    conversion = convert(ready="other = DataLoader(data, batch_size=1)", epoch=snippet + "print(hits)")
+    ready = f"other = DataLoader(data, batch_size={size})"
+    for other in (*(["8", "1 if x else 2"] if size != "1" else []), "1"):
+        conversion = convert(setup=SIZES[size].format(other), ready=ready, epoch=snippet + "print(hits)")
+        assert ("gather_for_metrics" in conversion.new_text) == (other != "1")
     (said,) = [f.message for f in conversion.remaining if f.code == "ACC303"]
     assert "its batches are single samples, which may have shapes, and give figures, of their own" in said
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from accelify.analysis.data.loaders import collating
 from accelify.analysis.data.widths import width_of_samples
 from accelify.analysis.metrics.counts import made_once, shape_of
+from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import in_order
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.option_defaults import option_name
 from accelify.analysis.syntax import (
     call_argument,
     call_keyword,
@@ -72,9 +75,47 @@ def _is_single(script: ScriptModel, loader: Entity) -> bool:
     if not isinstance(loader.site, ast.Call) or loader.module is None:
         return False
     given = call_argument(loader.site, 1, "batch_size")
-    if isinstance(given, ast.Name) and loader.module in script.modules:
-        given = made_once(script, given)
-    return is_constant(given, 1)
+    name = _last_word(given)
+    return is_constant(given, 1) or (name != "" and is_one_number(script.program, name, 1))
+
+
+def _last_word(node: ast.AST | None) -> str:
+    """The name by which something is had of wherever it is: `conf.batch_size`, `conf["batch_size"]`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+
+
+def is_one_number(program: Program, name: str, number: int) -> bool:
+    """Whether all that a program binds to a name, as a variable, attribute or option or under a key, is one number.
+
+    Args:
+        program: the script with the modules that it reaches.
+        name: such as `batch_size`.
+        number: which one.
+    """
+    modules = [one for one in program.modules.values() if one.tree.mentions(name.encode())]
+    bound = [value for module in modules for value in _bound(module, name) if _last_word(value) != name]
+    return bool(bound) and all(is_constant(value, number) for value in bound)
+
+
+def _bound(module: Module, name: str) -> Iterator[ast.expr]:
+    for stmt in (*module.tree.nodes(ast.Assign), *module.tree.nodes(ast.AnnAssign)):
+        targets = stmt.targets if isinstance(stmt, ast.Assign) else [stmt.target]
+        if stmt.value is not None and any(_last_word(target) == name for target in targets):
+            yield stmt.value
+    for table in module.tree.nodes(ast.Dict):
+        yield from (v for k, v in zip(table.keys, table.values, strict=True) if is_constant(k, name))
+    for function in module.tree.nodes(ast.arguments):
+        named = [*function.posonlyargs, *function.args]
+        pairs = [*zip(reversed(named), reversed(function.defaults), strict=False)]
+        pairs += list(zip(function.kwonlyargs, function.kw_defaults, strict=True))
+        yield from (value for one, value in pairs if one.arg == name and value is not None)
+    for call in module.tree.nodes(ast.Call):
+        yield from (one.value for one in call.keywords if one.arg == name)
+        default = call_keyword(call, "default")
+        if getattr(call.func, "attr", "") == "add_argument" and option_name(call) == name and default:
+            yield default
 
 
 def _padding_of(script: ScriptModel, loader: Entity) -> ast.AST | None:
