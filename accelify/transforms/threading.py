@@ -180,7 +180,7 @@ def _scope_edits(context: Context, scope: Scope, places: _Places) -> list[Edit]:
             afterwards = _begins_module(context, scope, first)
             edits.append((InsertAfter if afterwards else InsertBefore)(first, lines, order=-60))
     assert isinstance(function.node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    edits.append(_parameter(function, optional))
+    edits.append(_parameter(context, function, optional))
     for call in context.script.callers(function):
         accelerator = NAME if _hands_to_base(context, call, places) else context.accelerator(call)
         if accelerator is None:
@@ -246,10 +246,16 @@ def _is_unbound(context: Context, call: ast.Call) -> bool:
     )
 
 
-def _parameter(function: Scope, optional: bool) -> Edit:
+def _parameter(context: Context, function: Scope, optional: bool) -> Edit:
     node = function.node
     assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     if optional:
         return verbs.AddParameter(node, NAME, default="None")
     own = function.self_name() is not None
-    return verbs.AddParameter(node, NAME, after=[*node.args.posonlyargs, *node.args.args][0] if own else None)
+    others = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs][own:]
+    anchor, script = context.plan.anchor, context.script
+    typed = bool(others) and all(one.annotation is not None for one in others)
+    # Where the script imports it.
+    imported = anchor is not None and script.module_of(anchor.block[0]) is script.module_of(node)
+    after = [*node.args.posonlyargs, *node.args.args][0] if own else None
+    return verbs.AddParameter(node, NAME, after, annotation="Accelerator" if typed and imported else "")

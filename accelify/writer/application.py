@@ -144,8 +144,13 @@ class Application(Expressions):
             for above in self.before.get(stmt, ()):
                 head, lines = place, above.lines
                 if above.above_comment:
-                    head = heading(rows, place, isinstance(self.tree.parent(stmt), ast.Module))
-                    lines = (*lines, "") if head < place and lines[-1] else lines
+                    owner, line = self.tree.parent(stmt), self.tree.segment(stmt).partition("\n")[0]
+                    is_first = isinstance(owner, ast.Module) and owner.body[0] is stmt
+                    head = heading(rows, place, is_first, line)
+                    # Of a module only the rows around what changes are here.
+                    flush = rows[head - 1].is_statement if head else isinstance(owner, ast.Module)
+                    apart = head < place and not flush
+                    lines = (*lines, "") if apart and lines[-1] else lines
                 before[head].append((above.order, self._lines(above, lines)))
             for below in self.after.get(stmt, ()):
                 after[place].append((below.order, self._lines(below, below.lines)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from typing import Any
 
 import libcst as cst
 
+from accelify.writer.edits import AddParameter
 from accelify.writer.templates import argument, in_parens, parsed
 
 _NONE = cst.SimpleWhitespace("")
@@ -65,15 +65,11 @@ def without(items: Sequence[Any], gone: set[int]) -> list[Any]:
     return left
 
 
-def with_parameter(
-    function: cst.FunctionDef,
-    node: ast.FunctionDef | ast.AsyncFunctionDef,
-    name: str,
-    after: ast.arg | None,
-    default: str,
-) -> cst.FunctionDef:
-    """A function with one parameter more: the first, or `after` another one, or with a `default` the last by name."""
-    params, new, args = function.params, cst.Param(cst.Name(name)), node.args
+def with_parameter(function: cst.FunctionDef, edit: AddParameter) -> cst.FunctionDef:
+    """A function with one parameter more: the first, or after another one, or with a default the last by name."""
+    params, args, after, default = function.params, edit.function.args, edit.after, edit.default
+    typed = cst.Annotation(parsed(edit.annotation)) if edit.annotation else None
+    new = cst.Param(cst.Name(edit.name), annotation=typed)
     lead = _as_first(function.whitespace_before_params)
     plain = [*args.posonlyargs, *args.args]
     field = "posonly_params" if args.posonlyargs else "params"

@@ -65,12 +65,16 @@ class DropArgument:
 
 @dataclass(frozen=True)
 class AddParameter:
-    """Add a parameter to a function: the first, or the second one of a method, or with a `default` the last."""
+    """Add a parameter to a function: the first, or the second one of a method, or with a `default` the last.
+
+    `annotation` is its type; empty for none.
+    """
 
     function: ast.FunctionDef | ast.AsyncFunctionDef
     name: str
     after: ast.arg | None = None
     default: str = ""
+    annotation: str = ""
 
 
 @dataclass(frozen=True)

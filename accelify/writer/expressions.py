@@ -13,6 +13,7 @@ import libcst as cst
 
 from accelify.analysis.syntax import Tree, children
 from accelify.writer import arguments, places, templates
+from accelify.writer.aligned import aligned
 from accelify.writer.edits import AddArgument, AddParameter, DropArgument, Edit, Replace, node_of
 from accelify.writer.errors import EditError
 from accelify.writer.quotes import requoted
@@ -93,6 +94,8 @@ class Expressions(ABC):
         if rewrites and not isinstance(base, cst.BaseExpression):
             raise EditError(f"what stands in line {self.line(node)} cannot be replaced")
         now: Any = self._written(node, whole, None) if whole is not None else self.changed_inside(node)
+        if isinstance(node, ast.Call) and whole is None and node.func in self.touched:
+            now = self._aligned(node, base, now)
         items = self.inside.get(node, ())
         if whole is not None and isinstance(now, cst.Call) and all(isinstance(e, AddArgument) for e in items):
             now = self._with_items(node, now, items)
@@ -116,6 +119,14 @@ class Expressions(ABC):
         if not left and not now.lpar and self._breaks(node, now):
             return in_parens(now)
         return _within(left, now, right) if left else now
+
+    def _aligned(self, node: ast.Call, base: Any, now: Any) -> Any:
+        given: list[ast.expr | ast.keyword] = [*node.args, *node.keywords]
+        first = min(given, key=lambda one: (one.lineno, one.col_offset), default=None)
+        if first is None or node.end_lineno == node.lineno or first.lineno != node.func.end_lineno:
+            return now
+        stmt = next(around for around in self.tree.ancestors(node) if isinstance(around, ast.stmt))
+        return aligned(now, base.func, first.col_offset, len(self.tree.indent(stmt)))
 
     def _written(self, node: ast.AST, edit: Replace, inner: cst.BaseExpression | None) -> cst.BaseExpression:
         self.done.add(id(edit))
@@ -185,7 +196,7 @@ class Expressions(ABC):
             if isinstance(edit, AddArgument) and edit.after is None:
                 base = arguments.with_argument(base, 0 if edit.first else None, edit.text)
             elif isinstance(edit, AddParameter):
-                base = arguments.with_parameter(base, edit.function, edit.name, edit.after, edit.default)
+                base = arguments.with_parameter(base, edit)
         return base
 
     def _without(self, node: ast.AST, base: Any, gone: list[ast.AST]) -> Any:

@@ -77,16 +77,27 @@ def block_of_rows(rows: Sequence[Row], suite: Any) -> Any:
 
 # Comments that tell where something is put, and those that are code, or more than a word about the next line.
 _MOVE_COMMENT = re.compile(r"\b(gpus?|cuda|cpu|devices?|variables?|(data)?parallel)\b", re.IGNORECASE)
+_SECTION = re.compile(r"# ?(%%|region\b|<)")  # where a cell begins, or what an editor folds
 _STORED_COMMENT = re.compile(r"[=(]|# ?%%|TODO|FIXME|noqa|type:|pragma|----|####|\*\*\*\*")
 
 
-def heading(rows: Sequence[Row], place: int, top: bool) -> int:
-    """The first row of the comment that heads a paragraph, a cell or a block from a row on; `place` where none does."""
+def heading(rows: Sequence[Row], place: int, top: bool, line: str) -> int:
+    """The first row of the comment that heads the statement of a row.
+
+    Args:
+        rows: of a block.
+        place: of the statement.
+        top: it is the first of its file, whose comment is about the file.
+        line: its text. A comment of a device goes with the Accelerator as well.
+
+    Returns:
+        `place` where nothing is to go above the comment, or where there is none.
+    """
     begin = place
-    while begin and rows[begin - 1].is_comment and not _comment(rows[begin - 1]).startswith("# %%"):
+    while begin and rows[begin - 1].is_comment and not _SECTION.match(_comment(rows[begin - 1])):
         begin -= 1
-    begins = not rows[begin - 1].is_statement if begin else not top
-    return begin if begins and not _MOVE_COMMENT.search(_comments(rows[begin:place])) else place
+    moves = _MOVE_COMMENT.search(_comments(rows[begin:place])) and _MOVE_COMMENT.search(line)
+    return place if moves or (top and not begin) else begin
 
 
 def comment_above(rows: Sequence[Row], place: int) -> int:

@@ -72,6 +72,24 @@ def test_function_and_calls(call: str, after: str | None) -> None:
     assert "def show(text)" in text, "a function that does not need it gets no parameter"
 
 
+@pytest.mark.parametrize(
+    ("head", "after"),
+    [
+        ("model: nn.Module, loader: DataLoader, optimizer", "accelerator, model: nn.Module,"),
+        (
+            "model: nn.Module, loader: DataLoader, optimizer: torch.optim.Optimizer",
+            "accelerator: Accelerator, model: nn.Module,",
+        ),
+    ],
+)
+def test_a_parameter_has_a_type_where_all_others_have_one(head: str, after: str) -> None:
+    backward = "F.cross_entropy(model(x), y).backward()"
+    call = "train(model, loader, optimizer)"
+    before = SCRIPT.format(show="str", first="", backward=backward, made="", prepare="", call=call)
+    before = before.replace("def train(model, loader, optimizer)", f"def train({head})")
+    assert f"def train({after}" in convert_source(Source.from_text(before, PATH)).new_text
+
+
 def test_functions_that_see_the_global_take_no_parameter() -> None:
     train = (
         "def train(model, loader):\n    for x, y in loader:\n        optimizer.zero_grad()\n"

@@ -588,13 +588,15 @@ def test_imports_in_front_of_a_statement_keep_the_line_between() -> None:
         ("q\n\n# c\na\n", "q\n\nn()\n\n# c\na\n"),
         ("def f():\n    # c\n    a\n", "def f():\n    n()\n\n    # c\n    a\n"),
         ("if x:\n    # c\n    # d\n    a\n", "if x:\n    n()\n\n    # c\n    # d\n    a\n"),
-        ("q\n# c\na\n", "q\n# c\nn()\na\n"),
+        ("q\n# c\na\n", "q\nn()\n# c\na\n"),
+        ("if x:\n    # more of the CPU\n    a\n", "if x:\n    n()\n\n    # more of the CPU\n    a\n"),
         ("def f():\n    a\n", "def f():\n    n()\n    a\n"),
-        ("q\n\n# move it to the GPU\na\n", "q\n\n# move it to the GPU\nn()\na\n"),
+        ("q\n\n# on the GPU\na.cuda()\n", "q\n\n# on the GPU\nn()\na.cuda()\n"),
     ],
 )
 def test_lines_go_above_the_comment_that_heads_a_paragraph_or_a_block(text: str, after: str) -> None:
-    assert applied(text, lambda t: InsertBefore(statement(t, "a"), ("n()",), above_comment=True)) == after
+    first = "a.cuda()" if "a.cuda()" in text else "a"
+    assert applied(text, lambda t: InsertBefore(statement(t, first), ("n()",), above_comment=True)) == after
 
 
 def below(text: str) -> Callable[[Tree], Edit]:
@@ -708,3 +710,22 @@ def test_new_blocks_are_indented_as_the_file_is(unit: str, text: str) -> None:
     line = f"{unit}y" if unit == "\t" else "    y"
     new = applied(f"{head}{text}\n", lambda t: InsertBefore(statement(t, text), ("if z:", line)))
     assert new == f"{head}if z:\n{unit}y\n{text}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("p(1,\n  2)\n", "m.p(1,\n    2)\n"),
+        ("if x:\n    p(f'{a}'\n      f'{b}',\n      c=q(1,\n          2))\n",
+         "if x:\n    m.p(f'{a}'\n        f'{b}',\n        c=q(1,\n            2))\n"),
+        ("p(\n  1,\n  2)\n", "m.p(\n  1,\n  2)\n"),
+        ("p(1,\n 2)\n", "m.p(1,\n 2)\n"),
+        ("p('''a\n    b''',\n  2)\n", "m.p('''a\n    b''',\n    2)\n"),
+    ],
+)  # fmt: skip
+def test_lines_below_the_first_argument_stay_below_it(text: str, after: str) -> None:
+    def make(tree: Tree) -> list[Edit]:
+        call = first_call(tree)
+        return [verbs.replace(call.func, "m.p")]
+
+    assert applied(text, make) == after
