@@ -64,6 +64,7 @@ def config(
     file = (config_file or default_path()).expanduser()
     words = [*(changes or []), *([f"mixed_precision={mixed_precision}"] if mixed_precision else [])]
     try:
+        _apply({}, words)  # what is wrong with the words is wrong whatever the file has
         if action is Action.SHOW:
             _show(file)
             return
@@ -144,7 +145,7 @@ def _apply(values: dict[str, Any], words: list[str]) -> None:
         if not equals or not key:
             raise LaunchError(f"{word}: write changes as NAME=VALUE, such as num_processes=4.")
         (values.setdefault(section, {}) if section else values)[key] = value
-    check(Config("The new configuration", values))
+    check(Config(" ".join(words) or "The new configuration", values))
     if words and not any(word.startswith("distributed_type=") for word in words):
         _follow(values)
 

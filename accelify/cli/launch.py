@@ -72,6 +72,7 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
             print(plan.line())
         if given["explain"] or given["dry_run"]:
             return
+        command.need_torch()
         chosen = settings["gpu_ids"] not in (None, "all") and not settings["cpu"]
         if chosen and not count_devices():
             raise LaunchError(

@@ -52,6 +52,8 @@ class Live:
 
 def describe(what: str, step: int, of: int, loss: float | None, seconds: float) -> str:
     """`the original on 1 process: step 7 of 20, loss 0.6931, about 4 s left`."""
+    if not step and loss is None:
+        return f"{what}: starting" + (f", {seconds:.0f} s" if seconds >= 1 else "")
     parts = [f"step {step} of {of}" if step <= of else f"step {step}"]
     if loss is not None:
         parts.append(f"loss {loss:.4g}")

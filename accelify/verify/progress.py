@@ -50,7 +50,7 @@ class News:
                 file.seek(self._read)
                 data = file.read()
         except OSError:
-            return
+            data = b""
         whole = data.rfind(b"\n") + 1
         self._read += whole
         new = False
@@ -62,5 +62,6 @@ class News:
                     self._loss = event["value"]
                 else:
                     self._made[event["optimizer"]] = self._made.get(event["optimizer"], 0) + 1
-        if new:
+        # Until the first of them there is nothing but the time to show.
+        if new or not (self._made or self._loss is not None):
             self.progress("", max(self._made.values(), default=0), self.steps, self._loss)

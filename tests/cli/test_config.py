@@ -90,6 +90,20 @@ def test_bad_changes_write_nothing(run: Run, file: Path, words: list[str], expec
     assert not file.exists()
 
 
+def test_all_that_is_wrong_is_said_at_once_and_first_what_was_just_typed(run: Run, file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text("distributed_type: FSPD\nnum_process: 2\nmax_restarts: -1\n")
+    said = run("config", "show").err
+    assert "line 2: unknown key num_process; did you mean num_processes?" in said
+    assert "line 1: distributed_type is 'FSPD'; it has to be one of NO, " in said
+    assert "line 3: max_restarts is -1; it has to be at least 0." in said
+    done = run("config", "update", "num_proceses=4")
+    assert (done.code, done.err) == (
+        2,
+        "accelify: num_proceses=4: unknown key num_proceses; did you mean num_processes?\n",
+    )
+
+
 def test_show_prints_the_file_and_what_is_wrong(run: Run, file: Path) -> None:
     done = run("config", "show")
     assert (done.code, "no configuration file" in done.out) == (0, True)

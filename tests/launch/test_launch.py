@@ -339,3 +339,11 @@ def test_an_exception_has_the_status_of_one_however_long_its_rank_takes_to_end(t
     assert done.returncode == 1
     assert "rank 0 failed first (exit status 1)" in done.stderr
     assert "SIGTERM" not in done.stderr
+
+
+def test_a_wrong_command_line_of_the_script_is_said_once(tmp_path: Path) -> None:
+    text = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr')\nparser.parse_args()\n"
+    done = launch("--cpu", "-n", "2", write(tmp_path, text), "--rate", "1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("unrecognized arguments: --rate 1") == 1
+    assert done.stderr.count("usage: ") == 1

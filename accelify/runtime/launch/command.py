@@ -33,6 +33,7 @@ from accelify.runtime.launch.machines import (
 )
 from accelify.runtime.launch.port import refusal
 from accelify.runtime.launch.settings import LaunchError, Settings, count_devices
+from accelify.runtime.launch.starting import Starting
 from accelify.runtime.launch.target import check_target, works_alone
 
 # For this many seconds a machine that was cut off looks for the others, as long as their rendezvous waits for it.
@@ -149,18 +150,22 @@ def _machines(settings: Settings) -> Machines:
     )
 
 
+def need_torch() -> None:
+    """LaunchError where torch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise LaunchError(
+            f"torch is not installed, and nothing can be launched without it: {install_command('runtime')}."
+        )
+
+
 def run(plan: Plan) -> int:
     """Start the plan, wait for it, and return the exit status for this process.
 
     A process that ended by a signal counts as 128 plus the signal's number. Nothing that was started is left running.
 
     Raises:
-        LaunchError: torch is missing, or its launcher refuses the rendezvous.
+        LaunchError: torch's launcher refuses the rendezvous.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise LaunchError(
-            f"torch is not installed, and nothing can be launched without it: {install_command('runtime')}."
-        )
     if plan.warning:
         print(f"accelify launch: {plan.warning}", file=sys.stderr, flush=True)
     if plan.elastic:
@@ -280,7 +285,20 @@ def _in_foreground() -> bool:
         return False
 
 
+def _end_early(number: int, _: FrameType | None) -> None:
+    # torch's agent, which takes the signal later, is not there yet.
+    raise SystemExit(_tell_signal(number))
+
+
+def _tell_signal(number: int) -> int:
+    name = signal.Signals(number).name
+    print(f"accelify launch: ended by {name}, and the processes with it.", file=sys.stderr, flush=True)
+    return 128 + number
+
+
 def _run_elastic(plan: Plan) -> int:
+    signal.signal(signal.SIGTERM, _end_early)
+    starting = Starting(plan.local_processes) if plan.machines is None else None
     # Read once, when torch is loaded: its words about a store that has gone are not for the script's processes.
     quiet = plan.machines is not None and "TORCH_CPP_LOG_LEVEL" not in os.environ
     if quiet:
@@ -310,15 +328,17 @@ def _run_elastic(plan: Plan) -> int:
         # Without a place for it torch leaves an empty folder.
         place = [] if "--log-dir" in plan.elastic else ["--log-dir", errors]
         arguments = [*place, *plan.elastic]
+        if starting is not None:
+            starting.folder = folder
         try:
             while True:
                 try:
-                    launcher.run(launcher.parse_args(arguments))
+                    _launch(launcher, arguments, starting)
                     return 0
                 except ChildFailedError as error:
                     return _tell_loss(watch.lost) if watch and watch.lost else _report(error, Path(errors))
                 except SignalException as stop:
-                    return 128 + stop.sigval
+                    return _tell_signal(stop.sigval)
                 except KeyboardInterrupt:
                     return 128 + signal.SIGINT
                 except (ConnectionError, TimeoutError, OSError, RuntimeError) as error:
@@ -331,6 +351,14 @@ def _run_elastic(plan: Plan) -> int:
         finally:
             if watch is not None:
                 watch.stop()
+
+
+def _launch(launcher: Any, arguments: list[str], starting: Starting | None) -> None:
+    try:
+        launcher.run(launcher.parse_args(arguments))
+    finally:
+        if starting is not None:
+            starting.stop()
 
 
 def _check_port(machines: Machines) -> None:

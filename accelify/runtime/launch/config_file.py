@@ -9,8 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accelify.runtime.launch.fields import FIELDS, IDLE_KEYS, MISSING_KEYS, SECTIONS, section_keys
-from accelify.runtime.launch.settings import LaunchError
+from accelify.runtime.launch.fields import (
+    FIELDS,
+    IDLE_KEYS,
+    MISSING_KEYS,
+    SECTION_FIELDS,
+    SECTIONS,
+    section_keys,
+)
+from accelify.runtime.launch.settings import LaunchError, checked
 
 _OWN_KEYS = {item.file_key for item in FIELDS if item.file_key}
 _KNOWN_KEYS = _OWN_KEYS | set(SECTIONS) | IDLE_KEYS | MISSING_KEYS | {"dynamo_backend"}
@@ -116,8 +123,8 @@ def _note_lines(node: Any, above: tuple[str, ...], lines: dict[tuple[str, ...], 
 
 
 def check(config: Config) -> None:
-    """LaunchError for all keys that no launch knows, with their lines and suggestions."""
-    if wrong := list(_wrong_keys(config)):
+    """LaunchError for all keys that no launch knows, and all values that cannot be, with lines and suggestions."""
+    if wrong := [*_wrong_keys(config), *_wrong_values(config)]:
         raise LaunchError("\n".join(wrong))
 
 
@@ -139,6 +146,18 @@ def _wrong_keys(config: Config) -> Iterator[str]:
             f"{config.place('compute_environment')}: accelify starts jobs on the machine it runs on, "
             f"not on {config.values['compute_environment']}; write LOCAL_MACHINE."
         )
+
+
+def _wrong_values(config: Config) -> Iterator[str]:
+    for item in (*FIELDS, *SECTION_FIELDS):
+        keys = (item.section, item.file_key) if item.section else (item.file_key,)
+        around = config.values.get(item.section) if item.section else config.values
+        value = around.get(item.file_key) if isinstance(around, dict) else None
+        if value is not None:
+            try:
+                checked(item, value, item.file_key)
+            except LaunchError as error:
+                yield f"{config.place(*keys)}: {error}"
 
 
 def _asks_for_something(value: Any) -> bool:

@@ -78,8 +78,8 @@ class Settings:
 
     def explain(self) -> list[tuple[str, str, str]]:
         """One row a value: name, value, source."""
-        unset = {item.name: item.unset for item in FIELDS}
-        rows = [(name, value) for name, value in self.values.items()]
+        unset = {item.file_key or item.name: item.unset for item in FIELDS}
+        rows = [(item.file_key or item.name, self.values[item.name]) for item in FIELDS]
         rows += [
             (f"{name}.{key}", v) for name, section in self.sections.items() for key, v in section.items()
         ]
@@ -129,10 +129,10 @@ class _Sources:
         """The value of the command line or the environment, None where neither has it."""
         if (flag := self.flags.get(field.name)) is not None:
             word = self.words.get(field.name, f"--{field.name}")
-            return Value(_checked(field, flag, word), FLAG, word)
+            return Value(checked(field, flag, word), FLAG, word)
         variable = field.environment_variable
         if (text := self.environment.get(variable)) is not None:
-            return Value(_checked(field, text, variable), f"{ENVIRONMENT} ({variable})", variable)
+            return Value(checked(field, text, variable), f"{ENVIRONMENT} ({variable})", variable)
         return None
 
     def find(self, field: Field, keys: tuple[str, ...]) -> Value | None:
@@ -141,7 +141,7 @@ class _Sources:
         value = self.in_file(*keys)
         if value is None:
             return None
-        return Value(_checked(field, value.value, value.where), value.source, value.where)
+        return Value(checked(field, value.value, value.where), value.source, value.where)
 
 
 def resolve(
@@ -382,7 +382,8 @@ def _check_mesh(values: dict[str, Value], sections: dict[str, dict[str, Value]])
         raise LaunchError(f"{sizes} does not divide the {processes} processes of --num_processes.")
 
 
-def _checked(field: Field, given: Any, where: str) -> Any:
+def checked(field: Field, given: Any, where: str) -> Any:
+    """A value as its field has it. LaunchError, naming `where` it stands, for one that cannot be."""
     if field.kind is bool:
         if isinstance(given, bool):
             return given

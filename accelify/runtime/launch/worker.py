@@ -25,6 +25,7 @@ def main() -> None:
             import runpy
 
             sys.path[0] = os.getcwd()
+            after_imports(draws_alike=False)
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
             run_script(sys.argv[0])
@@ -62,8 +63,7 @@ def run_script(path: str) -> None:
     with io.open_code(source) as file:
         text = file.read()
     code = compile(text, source, "exec", dont_inherit=True)
-    if b"accelify" in text:
-        draw_alike()
+    after_imports(b"accelify" in text)
     module = types.ModuleType("__main__")
     namespace: dict[str, Any] = module.__dict__
     namespace.update(
@@ -78,34 +78,39 @@ def run_script(path: str) -> None:
     exec(code, namespace)
 
 
-def draw_alike() -> None:
-    """Begin with the random numbers of the launcher's other processes, where a script sets no seed.
+def after_imports(draws_alike: bool) -> None:
+    """Begin with the random numbers of the launcher's other processes, where a script sets no seed, and leave what
+    argparse says of a wrong command line to one of them.
 
     The Accelerator makes generators agree from then on; a script can split its data before, or while it imports.
     """
-    if seed := os.environ.get("ACCELIFY_SEED"):
+    todo: dict[str, Callable[[Any], object]] = {}
+    if draws_alike and (seed := int(os.environ.get("ACCELIFY_SEED") or 0)):
         import random
 
-        random.seed(int(seed))
-        sys.meta_path.insert(0, SeedOnImport(int(seed)))
+        random.seed(seed)
+        todo["numpy"] = lambda numpy: numpy.random.seed(seed % 2**32)
+        todo["torch"] = lambda torch: torch.manual_seed(seed)
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        todo["argparse"] = lambda argparse: setattr(
+            argparse.ArgumentParser, "_print_message", lambda *_: None
+        )
+    sys.meta_path.insert(0, AfterImport(todo))
 
 
-class SeedOnImport:
-    """Finds NumPy and torch as they are found anyway, and seeds them once they are imported.
+class AfterImport:
+    """Finds modules as they are found anyway, and does something with each once it is imported.
 
     Importing them for the script would be too early: it may set variables of the environment that they read.
     """
 
-    def __init__(self, seed: int) -> None:
-        self.seeding: dict[str, Callable[[Any], object]] = {
-            "numpy": lambda numpy: numpy.random.seed(seed % 2**32),
-            "torch": lambda torch: torch.manual_seed(seed),
-        }
+    def __init__(self, todo: dict[str, Callable[[Any], object]]) -> None:
+        self.todo = todo
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The spec of a module that is to be seeded, None for all others."""
-        seed = self.seeding.pop(name, None)
-        if seed is None:
+        """The spec of a module with which something is to be done, None for all others."""
+        do = self.todo.pop(name, None)
+        if do is None:
             return None
         import importlib.util
 
@@ -113,11 +118,11 @@ class SeedOnImport:
         if spec is not None and spec.loader is not None:
             run = spec.loader.exec_module
 
-            def run_and_seed(module: types.ModuleType) -> None:
+            def run_and_do(module: types.ModuleType) -> None:
                 run(module)
-                seed(module)
+                do(module)
 
-            spec.loader.exec_module = run_and_seed  # type: ignore[method-assign]
+            spec.loader.exec_module = run_and_do  # type: ignore[method-assign]
         return spec
 
 

@@ -1,0 +1,50 @@
+"""What is seen on a terminal while processes start; nothing where the output is no terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+_PAUSE = 0.5  # seconds between two looks
+
+
+class Starting:
+    """A line on standard error that says at once how many processes are started, and for how long, until all run.
+
+    Args:
+        count: how many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.folder: Path | None = None
+        """Where each process leaves its number, once there is such a folder."""
+        self._count = count
+        self._ended = threading.Event()
+        self._since = time.monotonic()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+        if sys.stderr.isatty():
+            self._say("starting")
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the line."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _show(self) -> None:
+        while not self._ended.wait(_PAUSE) and not self._all_run():
+            self._say("starting")
+        self._say("started" if self._all_run() else "starting", "\n")
+
+    def _all_run(self) -> bool:
+        return self.folder is not None and len(list(self.folder.glob("*.pid"))) >= self._count
+
+    def _say(self, what: str, end: str = "") -> None:
+        seconds = round(time.monotonic() - self._since)
+        after = f" ({seconds} s)" if seconds else ""
+        print(
+            f"\raccelify launch: {what} {self._count} processes{after}", end=end, file=sys.stderr, flush=True
+        )
