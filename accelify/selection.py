@@ -55,7 +55,7 @@ class Selection:
 
 def codes_of(words: Iterable[str], where: str) -> tuple[str, ...]:
     """Codes out of `ACC702,ACC7` and the like. Raises ConfigurationError, naming `where` they are, for what is none."""
-    codes = tuple(code.strip() for word in words for code in word.split(",") if code.strip())
+    codes = tuple(code.strip().upper() for word in words for code in word.split(",") if code.strip())
     for code in codes:
         if not _CODE.fullmatch(code) or not (code == "ALL" or _is_known(code)):
             raise ConfigurationError(

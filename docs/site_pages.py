@@ -65,6 +65,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """Take out the page for addresses that are not there: its links are absolute, and no server shows it."""
+    Path(config.site_dir, "404.html").unlink(missing_ok=True)
+
+
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Refuse a page that a browser would load a part of from another host."""
     if loaded := LOADED_FROM_ELSEWHERE.search(output):

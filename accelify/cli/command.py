@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Annotated, Any
@@ -16,6 +17,17 @@ from accelify.cli.entry import interrupted
 
 # From here on an unknown option is taken for a misspelt one.
 _ALIKE = 0.8
+# What stands for a value on the help page, and what a wrong one is not, by the name of its type.
+_VALUES = {
+    "int": "N",
+    "int range": "N",
+    "float": "X",
+    "float range": "X",
+    "str": "TEXT",
+    "text": "TEXT",
+    "path": "PATH",
+}
+_KINDS = {"int": "a whole number", "float": "a number"}
 # Commands that have --quiet and --verbose, with what these mean there.
 AMOUNTS = {
     "convert": ("Print only what is left for a person.", "Also print every edit with its reason."),
@@ -44,6 +56,20 @@ class Command(TyperCommand):
     hint = ""
     """A sentence for an option that the command does not have."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the usage line, without the braces around arguments that are needed."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, with capitals where a value stands."""
+        parameters = super().get_params(ctx)
+        for one in parameters:
+            if one.metavar is None and one.param_type_name == "argument":
+                one.metavar = (one.name or "").upper()
+            elif one.metavar is None and not getattr(one, "is_flag", False):
+                one.metavar = _VALUES.get(one.type.name)
+        return parameters
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options, those of a panel under its name."""
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -62,6 +88,10 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
+            if message := getattr(error, "message", ""):
+                kind = re.search(r"is not a valid (int|float)\b[^.]*", message)
+                stated = message.replace(kind[0], f"is not {_KINDS[kind[1]]}") if kind else message
+                error.message = stated  # type: ignore[attr-defined]
             if type(error).__name__ == "NoSuchOption":
                 option, known = getattr(error, "option_name", ""), getattr(error, "possibilities", None)
                 meant = get_close_matches(option, known or (), 1, _ALIKE)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from accelify.cli.terminal import complain, fail
+from accelify.cli.terminal import fail, waiting
 from accelify.installing import clone, install_command
 
 SITE = Path(__file__).parents[1] / "site"
@@ -75,15 +75,15 @@ def _build(source: Path | None) -> None:
         fail(
             f"the pages are not built yet, and mkdocs is not here to do so: {install_command('docs')}. {same}"
         )
-    complain("building the pages, once ...")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(SITE)],
-        cwd=source,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-    )
+    with waiting("building the pages, which is done once and can take minutes"):
+        done = subprocess.run(
+            [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(SITE)],
+            cwd=source,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        )
     if done.returncode or not (SITE / "index.html").is_file():
         last = (done.stderr.strip() or done.stdout.strip() or "it wrote no pages").splitlines()[-1]
         fail(f"the pages could not be built into {SITE}: {last}. {same}")

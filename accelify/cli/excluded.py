@@ -28,6 +28,9 @@ def leave_out(inputs: Inputs, exclude: Sequence[str], forced: bool = False, igno
     out = {path for path in found if is_excluded(path, patterns[path])}
     inputs.left_out.update(dict.fromkeys(sorted(out), EXCLUDED))
     by_git = ignored_by_git([path for path in found if path not in out]) if ignored else set()
+    # Who names a folder that Git ignores wants what is in it.
+    asked_for = ignored_by_git(list({inputs.roots[path] for path in by_git}))
+    by_git = {path for path in by_git if inputs.roots[path] not in asked_for}
     inputs.left_out.update(dict.fromkeys(sorted(by_git), IGNORED))
     inputs.scripts = [path for path in inputs.scripts if path not in inputs.left_out]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -71,6 +72,22 @@ def followed(results: Iterable[_Result], total: int, verb: str) -> Iterator[_Res
     finally:
         if bar is not None:
             bar.stop()
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say on standard error what is waited for; on a terminal with the time that it has taken."""
+    if not sys.stderr.isatty():
+        complain(f"{what} ...")
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        bar.add_task(what, total=None)
+        yield
 
 
 def _progress_bar() -> Progress:

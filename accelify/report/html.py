@@ -104,7 +104,7 @@ def _rules(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
         return ""
     chips = [
         f'<button class="rule" style="--h:{hues[code]}" data-rule="{escape(code)}" aria-pressed="false">'
-        f"{escape(code)} {escape(done)} · {number}</button>"
+        f"{escape(code)} {escape(done)} · {counted(number, 'edit')}</button>"
         for (code, done), number in sorted(counts.items())
     ]
     return f'<h2>What was done</h2><div class="rules">{"".join(chips)}</div>'

@@ -390,6 +390,17 @@ def test_scripts_of_a_folder_that_are_not_converted_are_named_with_the_reason(
     assert ("entry point: train.py\n" in outcome.err) is ignored
 
 
+@needs_git
+def test_who_names_a_folder_that_git_ignores_wants_what_is_in_it(run: Run, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("build/\n")
+    (tmp_path / "build" / "lib").mkdir(parents=True)
+    (tmp_path / "build" / "lib" / "train.py").write_text(PLAIN)
+    for named in ("build", "build/lib"):
+        assert "1 file would be converted" in run("convert", "--diff", tmp_path / named).err
+    assert "for one device" in run("check", tmp_path / "build").out
+
+
 def test_a_module_that_cannot_be_converted_alone_is_named(run: Run, tmp_path: Path) -> None:
     """Its training loop is looked at with the script that imports it."""
     (tmp_path / "steps.py").write_text(

@@ -93,3 +93,11 @@ def test_short_options(run: Run) -> None:
     assert run("check", "-h").out == run("check", "--help").out
     # What stands in brackets is no markup.
     assert "[tool.accelify]" in " ".join(run("check", "-h").out.split())
+
+
+def test_help_pages_write_values_in_capitals(run: Run) -> None:
+    for command, usage in (("merge-weights", "CHECKPOINT OUTPUT"), ("launch", "SCRIPT [ARGS...]")):
+        said = run(command, "--help").out
+        assert f"Usage: accelify {command} [OPTIONS] {usage}\n" in said
+        assert not {"{", "<int>", "<str>", "<path>"} & set(said.replace("{", " { ").split())
+    assert "'two' is not a whole number" in run("launch", "-n", "two", "train.py").err
