@@ -6,6 +6,7 @@ on working in configuration and comments, where they select what they selected.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -53,6 +54,128 @@ NAMES = {code: name for code, name, *_ in _ROWS}
 # The codes of what finds something, of rules as of their parts, with the codes of the rules.
 PUBLIC = {part: code for code, _, *numbers in _ROWS for part in (code, *(f"ACC{one}" for one in numbers))}
 
+# What a person does about a finding that `convert` does not fix, by the code of what finds it.
+_BY_HAND = """\
+001 look at it with `accelify check`, which finds what is wrong in such a script
+003 put bare tensors into an `nn.Module`, or make the model in this file
+004 convert the script that makes it
+005 give it a name in this file, as in `model = Net()`, before it is passed on
+006 make the model in a function from which the training loop is called
+007 call the function that trains directly, not as a callback
+008 write the line in another way, or on a line of its own
+009 name the script that has the training loop
+010 make it before the training loop, beside the model
+011 change this line, or take it out
+101 102 make it before the first model: `accelerator = Accelerator()`
+103 118 take `accelerator.device` in its place
+104 take the move out, or move to `accelerator.device`
+105 pass it the Accelerator as an argument
+106 prepare it: `accelerator.prepare(...)`
+107 call `accelerator.backward(loss)`
+108 call `accelerator.clip_grad_norm_` or `clip_grad_value_`
+109 take the DataParallel out; prepare distributes the model
+110 111 choose the precision where the Accelerator is made: `Accelerator(mixed_precision=...)`
+112 put each batch under `with accelerator.accumulate(model):`
+113 choose the GPUs when launching
+114 copy it to the host first: `.cpu()`
+115 give each process its part: `accelerator.shard_batch(...)`
+116 ask the Accelerator in place of torch.distributed
+117 take it out, and choose the precision where the Accelerator is made
+120 put both on `accelerator.device`
+121 use `torch.is_tensor`, or look for the type on the GPU as well
+122 write `next(iterator)`
+123 write `non_blocking`
+124 write `loss.item()`
+125 make it once, for one process
+126 load it to the device of the process: `accelerator.device`
+201 print with `accelerator.print`, or under `if PartialState().is_main_process:`
+202 pass `disable=not PartialState().is_local_main_process`
+203 204 209 210 214 put it under `if PartialState().is_main_process:`
+205 let the main process do it first: `with PartialState().main_process_first():`
+206 call `accelerator.save` on every process
+207 load it with `map_location="cpu"`
+208 take the wrapper off first: `accelerator.unwrap_model(model)`
+211 send the others the main process's: `broadcast_object_list([...])[0]`
+212 seed the environment, on every process alike
+213 name the file after `device.type`
+215 draw them on every process
+301 gather what it is computed from: `accelerator.gather_for_metrics((outputs, targets))`
+302 304 put it together over the processes before it is read: `accelerator.reduce(...)` or `gather_for_metrics(...)`
+303 402 to share the work, prepare a DataLoader of it, or call `accelerator.split_between_processes(...)`
+401 divide it by `accelerator.num_processes`
+403 give it the mean over the processes: `accelerator.reduce(...)`
+404 take the size of the batch, as in `data.size(0)`
+405 let all processes decide together: `accelerator.reduce(...)`
+406 write the loss as one sum or one mean over the rows of the batch
+409 convert that script as well, or change its call
+410 write the option where the Accelerator is made
+412 end the loop with the batches of one process: `len(loader)`
+413 leave the number of GPUs out
+415 convert the script that makes the model
+416 average it over the processes: `accelerator.reduce(..., reduction="mean")`
+418 change the gradients after backward, where they are averaged
+423 draw it with torch, or seed NumPy with the rank added
+502 write the cell as Python
+601 give the loader `drop_last=True`
+606 611 call the model itself, or average these gradients: `accelerator.reduce(...)`
+607 read it from the object inside the wrapper
+608 give the Accelerator `DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)`
+609 choose a batch size that the number of processes divides
+610 make it of torch's own DataLoader
+701 put it together over the processes first (gather or reduce)
+702 leave it to the main process
+703 send the others the main process's
+704 let all processes come there
+705 write the loss as a mean over the rows of the batch, or take each process's batch for the whole
+706 go by the batches of all processes: N times those of one
+707 take the wrapper off first
+708 free it at the end of each round
+709 let all wait in between
+710 put both on the device of the process
+711 prepare it where it is used
+712 leave it to the Accelerator
+713 gather it once
+714 let the launch choose the device
+715 take the wrapper off first
+716 call `set_epoch` on the sampler at the start of each epoch
+717 leave it out on TPU
+"""
+_WAYS = {
+    f"ACC{code}": " ".join(row.split()[len(codes) :])
+    for row in _BY_HAND.splitlines()
+    for codes in [[word for word in row.split() if word.isdigit()]]
+    for code in codes
+}
+_CODE = re.compile(r"`[^`]*`")
+# How what a person is to do begins, after what is wrong.
+_DO = re.compile(
+    r"[;:,] (?:or |after this call, |afterwards, |first |if [^;:]*, |where [^;:]*, )?(?:add|ask|average|broadcast|call|"
+    r"change|choose|clip|convert|copy|count|cut|decide|divide|draw|drop|end|fix|free|gather|get|give|go|have|import|leave|"
+    r"let|load|look|make|move|multiply|name|open|pad|pass|prepare|print|put|read|reduce|save|seed|send|set|show|start|"
+    r"sum|take|use|wrap|write)\b(?! with it)|[;:,] accelerator\.|--\w"
+)
+_AGAIN = re.compile(r"; the same at .*$")
+
+
+def by_hand(code: str) -> str:
+    """What a person does about a finding of this code that names nothing else; empty for a code that needs nothing."""
+    return _WAYS.get(code, "")
+
+
+def says_what_to_do(message: str) -> bool:
+    """Whether a message names what a person does about it."""
+    return _DO.search(_CODE.sub("`", _AGAIN.sub("", message))) is not None
+
+
+def with_way_out(finding: Finding) -> Finding:
+    """A finding that is left to a person, with what to do about it at the end of its message."""
+    way = finding.mark or by_hand(finding.code)
+    if finding.fixable or finding.severity == "info" or not way or says_what_to_do(finding.message):
+        return finding
+    again = _AGAIN.search(finding.message)
+    end = again[0] if again else ""
+    return replace(finding, message=f"{finding.message.removesuffix(end)}; {way}{end}")
+
 
 def name_of(code: str) -> str:
     """The name of the rule that a code stands for."""
@@ -62,6 +185,7 @@ def name_of(code: str) -> str:
 def published(finding: Finding) -> Finding:
     """A finding of a part as one of its rule, which is what users see."""
     code = PUBLIC.get(finding.code, finding.code)
+    finding = with_way_out(finding)
     return replace(finding, code=code, name=NAMES.get(code, finding.name), part=finding.code)
 
 

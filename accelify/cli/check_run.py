@@ -134,7 +134,7 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
     # For a project that was written for one device one message a script says what to do.
     counted = options.output_format is OutputFormat.TEXT and terminal.amount != terminal.VERBOSE
     counted = counted and not (options.select or options.baseline or options.add_ignores)
-    plain: dict[Path, list[Finding]] = {}
+    plain: dict[Path, Checked] = {}
     for path in scripts:  # in their order, whatever was ready first
         if path in parts:
             continue
@@ -157,7 +157,7 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             named = inputs is None or done.path in inputs.named
             code = max(code, BAD_INPUT if named else NEEDS_A_PERSON)
         if counted and path not in given and path != STDIN and _is_plain(done):
-            plain[path] = [finding for finding, _ in done.findings]
+            plain[path] = done
         for finding, line in done.findings:
             findings.append(finding)
             lines.note(finding, line)
@@ -178,9 +178,7 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         if options.baseline is not None:
             findings = _against(options.baseline, options.update_baseline, findings, lines)
         to_terminal = options.output_file is None
-        listed = (
-            {finding for group in plain.values() for finding in group} if not options.statistics else set()
-        )
+        listed = {finding for one in plain.values() for finding, _ in one.findings if not options.statistics}
         shown = [finding for finding in findings if finding not in listed]
         text = _text(shown, options.output_format, lines, options.statistics, to_terminal)
         if listed:
@@ -188,7 +186,8 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
 
             total, width = terminal.amount != terminal.QUIET, terminal.width(sys.stdout) if to_terminal else 0
             colour = to_terminal and coloured(sys.stdout)
-            text += plain_scripts(plain, colour=colour, total=total, width=width)
+            made = [(path, one.edits, one.left, len(one.findings)) for path, one in plain.items()]
+            text += plain_scripts(made, colour=colour, total=total, width=width)
         _write(text, options.output_file)
     except SourceError as error:
         fail(str(error))

@@ -38,10 +38,15 @@ class Asked:
 
 @dataclass
 class Checked:
-    """The findings of a script, each with its line of code, or the sentence that says why there are none."""
+    """The findings of a script, each with its line of code, or the sentence that says why there are none.
+
+    `edits` and `left` are what `convert` makes of it, and leaves to a person, whatever is shown.
+    """
 
     path: Path
     findings: list[tuple[Finding, str]] = field(default_factory=list)
+    edits: int = 0
+    left: int = 0
     problem: str = ""
     misconfigured: bool = False
 
@@ -79,7 +84,8 @@ def check_one(path: Path, asked: Asked, imports: Imports, cache: Cache | None) -
     with looking() as looks:
         found = _checked(path, asked, imports)
     if not found.problem:
-        cache.put(_key(path, asked), looks, [[asdict(finding), line] for finding, line in found.findings])
+        listed = [[asdict(finding), line] for finding, line in found.findings]
+        cache.put(_key(path, asked), looks, [listed, found.edits, found.left])
     return found
 
 
@@ -108,9 +114,12 @@ def _checked(path: Path, asked: Asked, imports: Imports) -> Checked:
         why = f"accelify itself failed on it ({type(error).__name__}: {error}); please report this script"
         return Checked(path, problem=f"{path}: {why}.")
     own = str(source.path or "<stdin>")
+    conversions = [one.published() for one in linted.conversions if one.changed]
     return Checked(
         path,
         [(source.place(one), script_line(one, source if one.path == own else None)) for one in found],
+        sum(len(one.applied) for one in conversions),
+        sum(len(one.left) for one in conversions),
     )
 
 
@@ -125,7 +134,10 @@ def _known(path: Path, asked: Asked, cache: Cache | None) -> Checked | None:
         known = cache.get(_key(path, asked))
     except ConfigurationError:
         return None
-    return Checked(path, [(_finding(one), line) for one, line in known]) if known is not None else None
+    if known is None:
+        return None
+    listed, edits, left = known
+    return Checked(path, [(_finding(one), line) for one, line in listed], edits, left)
 
 
 def _key(path: Path, asked: Asked) -> object:

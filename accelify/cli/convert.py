@@ -307,10 +307,11 @@ def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[
     from accelify.proving import entries_of, prove
 
     found: dict[str, Validation] = {}
+    said: set[tuple[str, Path, int]] = set()
     entries = {one.source.path or STDIN: one for one in entries_of(conversions, scripts)}
     for path in followed(entries, len(entries), "proving"):
         with garbage_left():
-            found[str(path)] = prove(conversions, entries[path])
+            found[str(path)] = prove(conversions, entries[path], said=said)
     return found
 
 

@@ -56,10 +56,10 @@ WARNS = "warns in every process"
 MISSED = "where not all ranks come"
 # Of which batches a figure is that is shown where it is right on one process alone.
 SHARES = (
-    INSIDE := "inside the training loop, of the main process's share",
-    OUTSIDE := "outside of the loop over batches, of one batch of the main process",
-    TOGETHER := "outside of the loop over batches, of the batches of all processes in one round",
-    STEPS := "as counts of steps, of which each of N processes makes 1/N",
+    INSIDE := "inside the training loop, of the main process's own batches",
+    OUTSIDE := "after the loop over batches, of one batch, that of the main process",
+    TOGETHER := "after the loop over batches, of one batch of each process, N times as large",
+    STEPS := "as counts of steps: on N processes each makes 1/N of the steps",
 )
 _WORDS = {
     "terminal.write": "printed",
@@ -327,7 +327,7 @@ def _shown(
 
 def _what(place: Placement) -> str:
     if place.kind is Kind.LINEAR:
-        return "of the main process's share; its sum or mean over the ranks is that of a single process"
+        return "of the main process's share; take its sum or mean over the ranks (reduce)"
     if place.kind is Kind.SAME and place.degree == 1:
         return f"counts the rounds of each process, 1/N of those of a single process; {_OF_ALL}"
     if place.kind is Kind.SAME and place.degree == -1:

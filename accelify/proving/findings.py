@@ -19,7 +19,7 @@ from accelify.obligations.sinks import MISSED, SHARES, TIMES, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
 from accelify.proving.wording import because, deciding, distinct, link, of_share, unmixed, what_of
-from accelify.source import SourceError, parse
+from accelify.source import SourceError, parse, split_lines
 
 _MOST_LINES = 12
 # Blank lines and comments between statements that are listed together.
@@ -103,8 +103,9 @@ class Named:
             if conversion is None or not conversion.changed:
                 conversion = self.places.entry
             line, column = origins.of(first.line, first.column)
+            end = self._end(first.path, line, column)
             yield conversion, Finding(
-                path, line, column, rule.code, rule.name, self._message(group),
+                path, line, column, rule.code, rule.name, self._message(group), end and line, end,
                 severity=rule.severity, safety=rule.safety, effort=rule.effort, evidence=self._evidence(group),
                 fixable=False,
             )  # fmt: skip
@@ -180,29 +181,43 @@ class Named:
             for line in range(one.lineno, (one.end_lineno or one.lineno) + 1)
         ]
 
-    def notes(self) -> Iterator[str]:
-        """Sentences about the whole script: what its training loop shows, and where the engine stopped."""
+    def notes(self, said: set[tuple[str, Path, int]] | None = None) -> Iterator[str]:
+        """Sentences about the whole script: what its training loop shows, and where the engine stopped.
+
+        Args:
+            said: what was noted of which lines already, of other scripts that reach them; it is added to.
+        """
+        known = set() if said is None else said
+
+        def new(what: str, found: Sequence[Obligation | Reason]) -> list[Obligation | Reason]:
+            left = [one for one in found if (what, *self._place(one.path, one.line)) not in known]
+            known.update((what, *self._place(one.path, one.line)) for one in left)
+            return left
+
         for share in SHARES:
-            if shown := [one for one in self.found.of(Status.LOOP) if one.found.endswith(share)]:
-                yield f"figures shown {share}: {self._lines(shown)}"
-        if warned := [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]:
+            if shown := new(share, [one for one in self.found.of(Status.LOOP) if one.found.endswith(share)]):
+                yield f"figures shown {share} ({self._lines(shown)})"
+        if warned := new(WARNS, [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]):
             yield f"warnings that every process gives: {self._lines(warned)}"
-        if means := self.found.means:
+        if means := new("means", self.found.means):
             yield (
                 f"averages over batches ({self._lines(means)}): a short last batch counts as much as a full one, so "
                 "that these averages can differ a little from those of one process where the last batch is short"
             )
-        if sums := self.found.sums:
+        if sums := new("sums", self.found.sums):
             yield (
-                f"sums over samples ({self._lines(sums)}): where the last batch has fewer samples than there are "
-                "processes, each process that has none of them counts the last one once more"
+                f"sums over samples ({self._lines(sums)}) can count the last sample up to N-1 times too often, where "
+                "the last batch has fewer samples than there are processes; `accelerator.gather_for_metrics` counts it "
+                "once"
             )
         if self.found.unknown_modules:
             modules = ", ".join(self.found.unknown_modules)
             yield f"not read, as they are neither in the project nor known: {modules} (see docs/models.md)"
+        unread: dict[str, list[Reason]] = {}
         for reason in self.found.unread:
-            where = self.places.at(reason.path, reason.line, self.entry_name)
-            yield f"not read further: {reason.text} ({where})"
+            unread.setdefault(reason.text, []).append(reason)
+        for text, reasons in unread.items():
+            yield f"not read further: {text} ({self._lines(reasons)})"
         if spans := self._spans(self.found.not_reached):
             yield f"what these lines show or do is not proved, nor what they call: {spans}"
 
@@ -245,7 +260,8 @@ class Named:
         if one.demand == "once":
             at_calls = [old for old in at_calls if one.sink.startswith(effects_of(old))]
         chain = one.reason.nearest() if one.reason is not None else []
-        words = {word for step in chain for word in _WORD.findall(step.text)}
+        shown = [*split_lines(text_of(place) or ""), ""][line - 1 : line]  # what the place itself is about
+        words = {word for text in [*shown, *(step.text for step in chain)] for word in _WORD.findall(text)}
         of_cause = [
             old
             for step in chain
@@ -267,17 +283,30 @@ class Named:
 
     def _functions(self, path: str, line: int) -> set[str]:
         """The names of the functions that a line stands in."""
+        return {
+            node.name
+            for node in ast.walk(self._module(path))
+            if isinstance(node, _FUNCTIONS) and node.lineno <= line <= (node.end_lineno or 0)
+        }
+
+    def _module(self, path: str) -> ast.Module:
         if path not in self._modules:
             text = text_of(Path(self.places.file(path)[0])) or ""
             try:
                 self._modules[path] = parse(text)
             except SourceError:
                 self._modules[path] = parse("")
-        return {
-            node.name
-            for node in ast.walk(self._modules[path])
-            if isinstance(node, _FUNCTIONS) and node.lineno <= line <= (node.end_lineno or 0)
-        }
+        return self._modules[path]
+
+    def _end(self, path: str, line: int, column: int) -> int:
+        """Where what begins at a place of a file ends in its line, 0 where that is not known."""
+        ends = (
+            node.end_col_offset
+            for node in ast.walk(self._module(path))
+            if isinstance(node, (ast.expr, ast.stmt))
+            and (node.lineno, node.col_offset, node.end_lineno) == (line, column - 1, line)
+        )
+        return max((end or 0 for end in ends), default=-1) + 1
 
     def _message(self, group: Sequence[Obligation]) -> str:
         first = group[0]

@@ -75,7 +75,12 @@ def settled(conversions: Sequence[Conversion], entry: Conversion, budget: int = 
     return found
 
 
-def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BUDGET) -> Validation:
+def prove(
+    conversions: Sequence[Conversion],
+    entry: Conversion,
+    budget: int = BUDGET,
+    said: set[tuple[str, Path, int]] | None = None,
+) -> Validation:
     """Go through one converted script, and add what is not proved of it to the findings that are left.
 
     Findings of which it proves the contrary go, and what concerns the script as a whole becomes its notes.
@@ -84,6 +89,7 @@ def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BU
         conversions: all that are converted together.
         entry: that of the script.
         budget: how many statements are gone through.
+        said: what was noted of which lines, of scripts of one run; see `Named.notes`.
 
     Raises:
         SourceError: for rows of the user's configuration that make no sense.
@@ -96,13 +102,13 @@ def prove(conversions: Sequence[Conversion], entry: Conversion, budget: int = BU
         conversion.remaining = [one for one in conversion.remaining if one not in untrue]
     unmarked = [conversion for conversion in conversions if _unmarked(conversion, untrue)]
     if unmarked:
-        return prove(conversions, entry, budget)  # of the lines as they stand now
+        return prove(conversions, entry, budget, said)  # of the lines as they stand now
     for conversion, finding in list(named.findings()):
         if finding not in conversion.remaining:
             conversion.remaining.append(finding)
     for conversion in conversions:
         conversion.remaining.sort()
-    entry.notes += named.notes()
+    entry.notes += named.notes(said)
     return found
 
 

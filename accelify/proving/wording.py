@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from accelify.domains.reasons import Reason
 from accelify.obligations import Obligation
+from accelify.rule_codes import says_what_to_do
 
 _BY_ALL = " is done by every process"
 # What each process does that is to be done once, by the kind of the effect.
@@ -62,6 +63,8 @@ _WAYS = {
         "let all wait in between: dist.barrier()",
     ),
     "let go": ("call accelerator.free_memory() at the end of each round",) * 3,
+    "same": ("let all processes do it alike",) * 3,
+    "prepared": (*("prepare it: accelerator.prepare(model)",) * 2, "wrap it in DistributedDataParallel"),
     "accumulated": ("put each batch under `with accelerator.accumulate(model):`",) * 3,
 }
 # By which of these a script asks; one that is still to join its group can do so afterwards alone.
@@ -121,8 +124,10 @@ def what_of(one: Obligation) -> tuple[str, str]:
         what = re.sub("^of ", "covers ", shown["what"])
         verb = "" if what.startswith(("counts ", "covers ")) else "is "
         found = f"what is {shown['done']}{shown['rest']} {verb}{what}"
-    ways = _WAYS.get(one.demand)
-    return found, way_out or (ways[asks] if ways else "")
+    way_out = way_out or (
+        "" if says_what_to_do(found) else _WAYS[one.demand][asks] if one.demand in _WAYS else ""
+    )
+    return found, way_out
 
 
 def effect_of(message: str) -> str:

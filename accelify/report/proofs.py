@@ -66,7 +66,7 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
         yield f"  averages over batches, in which a short last batch counts as much as a full one: {places}"
     if found.sums:
         places = ", ".join(f"{one.path}:{one.line}" for one in found.sums)
-        yield f"  sums over samples, to which a process without one in the last batch adds the last one again: {places}"
+        yield f"  sums over samples, which can count the last sample once for each process without one: {places}"
     if found.assumptions:
         yield "  the proofs assume:"
         for assumption in found.assumptions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,25 +88,26 @@ def findings_total(findings: Sequence[Finding], colour: bool) -> str:
     return styled(total + ".", "bold", colour)
 
 
-def plain_scripts(found: Mapping[Path, Sequence[Finding]], *, colour: bool, total: bool, width: int) -> str:
+def plain_scripts(
+    found: Sequence[tuple[Path, int, int, int]], *, colour: bool, total: bool, width: int
+) -> str:
     """A line for each script that runs on one device as it is, with what `convert` makes of it, and what to do.
 
     Args:
-        found: all findings of each script and of the modules that are converted with it.
+        found: each script with the edits that `convert` makes in it and in the modules that are converted with it, the
+            places that it leaves, and the findings that `check` has to show.
         colour: for a terminal.
         total: whether a last line says what to do.
         width: of the terminal, 0 where lines stay as long as they are.
     """
     lines = []
-    for path, findings in found.items():
-        fixable = sum(finding.fixable for finding in findings)
-        left = sum(not one.fixable and one.severity is not Severity.INFO for one in findings)
+    for path, edits, left, _ in found:
         rest = f", leaves {counted(left, 'place')} for a person" if left else ""
         lines.append(
-            f"{styled(str(path), 'bold', colour)}: for one device; convert makes {counted(fixable, 'edit')}{rest}"
+            f"{styled(str(path), 'bold', colour)}: for one device; convert makes {counted(edits, 'edit')}{rest}"
         )
     if total:
-        scripts, each = counted(len(found), "script"), counted(sum(map(len, found.values())), "finding")
+        scripts, each = counted(len(found), "script"), counted(sum(one[-1] for one in found), "finding")
         what = f"{scripts} for one device: `accelify convert` rewrites {'it' if len(found) == 1 else 'them'}"
         lines.append(styled(f"{what}; -v lists {each}.", "bold", colour))
     return "".join(f"{wrapped(line, width)}\n" for line in lines)
@@ -138,7 +139,7 @@ def _one_script(
         head += f", {counted(len(conversion.applied), 'edit')}"
     # A reason with a place stands in the list below.
     if conversion.reason and not any(
-        finding.message.endswith(conversion.reason) for finding in conversion.remaining
+        conversion.reason in finding.message for finding in conversion.remaining
     ):
         head += f": {conversion.reason}"
     lines = [head]

@@ -32,7 +32,7 @@ from accelify.analysis.devices.numbered import NumberedDevices
 from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
 from accelify.analysis.devices.seen_options import place_of
 from accelify.analysis.devices.texts import is_numbered_gpu
-from accelify.analysis.files.effect_sites import TERMINAL
+from accelify.analysis.files.effect_sites import LOGS, TERMINAL
 from accelify.analysis.planning.anchors import NAME
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads
@@ -103,12 +103,12 @@ def transform(context: Context) -> Iterator[Change]:
 
 
 def _shown_besides(context: Context, assignment: DeviceAssignment, accelerator: str) -> list[Edit]:
-    """A call of another module's function that chose the device and shows it goes on to show it, once."""
+    """A call of another module's function that chose the device and shows or logs it goes on to do so, once."""
     call, statement, tree = assignment.value, assignment.statement, context.tree
     if not isinstance(call, ast.Call) or assignment.whole is not None or not tree.own_line(statement):
         return []
     shows = any(
-        site.kind == TERMINAL
+        site.kind in (TERMINAL, LOGS)
         for callee in context.script.callees(call)
         if context.script.interpreter.module_of(callee) not in context.script.modules
         for site in context.effects.of_call(call, callee).sites

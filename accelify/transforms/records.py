@@ -227,7 +227,10 @@ def _kind_of_record(context: Context, figures: Figures, value: ast.expr, node: a
     if _ends_in(value, _NUMBERS):
         return "mean"
     if isinstance(value, (ast.Dict, ast.Tuple, ast.List)):
-        return "unclear"
+        # Numbers side by side: reduce goes through what they lie in, that of Accelerate's does not.
+        beside = [] if isinstance(value, ast.Dict) or context.for_accelerate else value.elts
+        found = {_kind_of_record(context, figures, one, node) for one in beside}
+        return found.pop() if len(found) == 1 and found <= {"mean", "sum"} else "unclear"
     return "objects" if _reaches_host(value) else "unclear"
 
 

@@ -66,7 +66,7 @@ def selections(context: Context) -> Iterator[Change]:
                 SELECT,
                 loop,
                 "the loop tries out devices by name, the same ones in every process",
-                "every process tries these devices; let the launch choose, or keep this to one process",
+                "let the launch choose, as every process tries these devices",
             )
     for stmt in tree.nodes(ast.Assign):
         for target in stmt.targets if not hides_all(stmt) else ():

@@ -46,7 +46,7 @@ def transform(context: Context) -> Iterator[Change]:
         modules = func.attr == "named_modules"
         again = context.accelerator(call) is None if modules else context.for_accelerate
         if again and context.plan.after_prepare(call, models):
-            mark = "the names have no `module.` before them any more"
+            mark = "read the names without `module.` before them"
             yield context.todo(PARALLEL, call, f"{_LOST}: here they are read with it", mark)
             continue
         prefix = "module" if func.attr in _PAIRS else _PREFIX

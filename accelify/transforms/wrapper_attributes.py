@@ -43,7 +43,7 @@ def transform(context: Context) -> Iterator[Change]:
         device = parent if first else node if node.attr != "device_ids" else None
         accelerator = context.accelerator(node) if device is not None else None
         if accelerator is None:
-            yield context.todo(PARALLEL, node, message, "a process has one device, accelerator.device")
+            yield context.todo(PARALLEL, node, message, "take accelerator.device: a process has one")
             continue
         assert isinstance(device, ast.expr)
         edit = verbs.replace(device, f"{accelerator}.device")

@@ -86,7 +86,8 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
             if (runs_today := modernised(source.text)) != source.text:
                 old[place] = source.encode(runs_today)
                 renamed = True
-        left = {f: f"line {f.line}: {published(f).code} {f.message}" for f in conversion.remaining}
+        shown = {f: published(f) for f in conversion.remaining}
+        left = {f: f"line {f.line}: {one.code} {one.message}" for f, one in shown.items()}
         remaining += [line for found, line in left.items() if found.severity is not Severity.INFO]
         order += [line for found, line in left.items() if found.code in _ORDER]
         if source.path is not None and Path(os.path.realpath(source.path)) != own:

@@ -377,3 +377,14 @@ def test_a_project_for_one_device_gets_one_message_a_script(run: Run, tmp_path: 
     assert f"\n{len(every)} findings, " in run("check", "-v", tmp_path).out
     # A script that is named gets each finding.
     assert run("check", tmp_path / "train.py").out.count("ACC") == 8
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_count_of_edits_is_that_of_convert_whatever_is_not_shown(
+    run: Run, tmp_path: Path, again: bool
+) -> None:
+    (tmp_path / "train.py").write_text(PLAIN)
+    for _ in range(1 + again):  # once more of the cache
+        outcome = run("check", "--ignore", "acc702", tmp_path)
+    assert f"{tmp_path / 'train.py'}: for one device; convert makes 8 edits\n" in outcome.out
+    assert "; -v lists 7 findings." in outcome.out

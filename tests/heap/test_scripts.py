@@ -20,7 +20,7 @@ model = accelerator.prepare(torch.nn.Linear(2, 1))
 loader = accelerator.prepare(DataLoader(torch.load("d"), batch_size=6))
 total = 0.0
 """
-SHARE = "of the main process's share; its sum or mean over the ranks is that of a single process"
+SHARE = "of the main process's share; take its sum or mean over the ranks (reduce)"
 
 
 def statuses(text: str, demand: str = "content") -> list[Status]:

@@ -52,10 +52,7 @@ def test_put_together_it_is_the_originals(body: str, after: str) -> None:
 @pytest.mark.parametrize("body", [BY_BATCH, BY_EITHER, TRIED])
 def test_it_is_of_a_share_where_it_is_not_put_together(body: str) -> None:
     (one,) = shown(body, "accelerator.print(total)")
-    assert (
-        "of the main process's share; its sum or mean over the ranks is that of a single process"
-        in one.message
-    )
+    assert "of the main process's share; take its sum or mean over the ranks (reduce)" in one.message
 
 
 @pytest.mark.parametrize(
@@ -90,4 +87,4 @@ def test_totals_under_keys_that_are_not_known_add_up_over_the_rounds(more: str) 
     after = "accelerator.print({k: v / len(loader) for k, v in sums.items()})"
     checked = validate(begin + FRAME.format(body=body, after=after), None, KNOWLEDGE)
     (one,) = [one for one in checked.of(Status.NAMED) if one.demand == "content"]
-    assert "its sum or mean over the ranks is that of a single process" in one.message
+    assert "take its sum or mean over the ranks" in one.message

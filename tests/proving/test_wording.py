@@ -54,6 +54,14 @@ def test_what_happens_why_and_what_to_do(tmp_path: Path) -> None:
     assert any("`model(x)` (line 12)" in step for step in one.evidence)
 
 
+def test_a_finding_ends_where_its_call_does(tmp_path: Path) -> None:
+    text = f'{HEAD}torch.save([1], "a.pt")\nprint(\n    1\n)\n'
+    assert [(one.line, one.end_line, one.column, one.end_column) for one in found(tmp_path, text)] == [
+        (11, 11, 1, 24),
+        (12, 12, 1, 6),
+    ]
+
+
 def test_other_calls_are_findings_by_themselves(tmp_path: Path) -> None:
     text = f'{HEAD}torch.save([1], "a.pt")\nopen("b.txt", "w").write("x")\nprint(1)\nprint(2)\n'
     said = [(one.line, one.message) for one in found(tmp_path, text)]

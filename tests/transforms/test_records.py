@@ -129,6 +129,7 @@ def test_means_that_are_not_to_be_summed(body: str, ready: str, fresh: str) -> N
     [
         ("kept.append(loss.item())", "sum(kept) / len(kept)", MEAN),
         ("kept.append(loss.detach())", "torch.stack(kept).mean()", MEAN),
+        ("kept.append((loss.item(), output.mean().item()))", "kept", MEAN),
         ("loss = F.mse_loss(output.cpu(), output.cpu()); kept.append(loss)", "sum(kept)", MEAN),
         ("kept.append((output.argmax(1) == y).float().mean().item())", "kept", MEAN),
         ("kept.append(loss.item() * x.size(0))", "sum(kept) / len(loader.dataset)", SUM),

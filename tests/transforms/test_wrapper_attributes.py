@@ -53,4 +53,4 @@ def test_the_devices_of_a_wrapper(before: str, after: str) -> None:
 def test_what_one_device_cannot_stand_for_is_named(asked: str) -> None:
     conversion = convert(build=BUILD, epoch=asked)
     assert "unwrap_model(model).device_ids" not in conversion.new_text
-    assert "# TODO(accelify ACC712): a process has one device, accelerator.device" in conversion.new_text
+    assert "# TODO(accelify ACC712): take accelerator.device: a process has one" in conversion.new_text
