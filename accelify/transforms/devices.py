@@ -32,11 +32,12 @@ from accelify.analysis.devices.numbered import NumberedDevices
 from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
 from accelify.analysis.devices.seen_options import place_of
 from accelify.analysis.devices.texts import is_numbered_gpu
-from accelify.analysis.files.effect_sites import LOGS, TERMINAL
+from accelify.analysis.files.effect_sites import TERMINAL
+from accelify.analysis.files.log_files import is_log_method
 from accelify.analysis.planning.anchors import NAME
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.handed_options import holders, reads
-from accelify.analysis.syntax import Tree, dotted, text_of
+from accelify.analysis.syntax import Tree, calls_in, dotted, text_of
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.transforms.selected_devices import selections
@@ -107,11 +108,12 @@ def _shown_besides(context: Context, assignment: DeviceAssignment, accelerator: 
     call, statement, tree = assignment.value, assignment.statement, context.tree
     if not isinstance(call, ast.Call) or assignment.whole is not None or not tree.own_line(statement):
         return []
+    script = context.script
+    callees = [one for one in script.callees(call) if script.interpreter.module_of(one) not in script.modules]
     shows = any(
-        site.kind in (TERMINAL, LOGS)
-        for callee in context.script.callees(call)
-        if context.script.interpreter.module_of(callee) not in context.script.modules
-        for site in context.effects.of_call(call, callee).sites
+        any(site.kind == TERMINAL for site in context.effects.of_call(call, callee).sites)
+        or any(is_log_method(script, inner.func) for inner in calls_in(callee.node))
+        for callee in callees
     )
     text = tree.segment(call)
     if not shows or "\n" in text or tree.is_elif(statement):

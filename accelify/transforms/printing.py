@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.files.effect_sites import PRINTERS
-from accelify.analysis.files.log_files import begins_log
+from accelify.analysis.files.log_files import begins_log, is_log_method
 from accelify.analysis.modules.main_blocks import calls_of_other_mains
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.planning.anchors import NAME, node_of
@@ -35,8 +35,6 @@ from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, PutUnder
 
 LOGGING = Rule("ACC209", "Every process would log the same lines.", done="left logging to the main process")
-# Other libraries log through Python's logging.
-_LOGGING = ("logging.", "absl.logging.", "glog.")
 _LOGURU = "loguru.logger."
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
 _OF_CONSOLE = frozenset({"print", "print_json", "log", "rule"})
@@ -224,7 +222,7 @@ def _makes_bar(context: Context, value: ast.expr) -> bool:
 def _logging(context: Context) -> Iterator[Change]:
     """One line after the Accelerator limits the loggers of the other processes to warnings."""
     script, anchor = context.script, context.plan.anchor
-    given = [stmt for stmt in context.tree.nodes(ast.Assign) if _is_log_method(context, stmt.value)]
+    given = [stmt for stmt in context.tree.nodes(ast.Assign) if is_log_method(script, stmt.value)]
     calls = [c for c in script.calls() if _logs(context, c, given)]
     place = None if anchor is None else anchor.before or anchor.after
     if not calls or anchor is None or place is None:
@@ -309,7 +307,7 @@ def _logs(context: Context, call: ast.Call, given: list[ast.Assign]) -> bool:
         given: the assignments that bind a name to the method.
     """
     func, script = call.func, context.script
-    if _is_log_method(context, func):
+    if is_log_method(script, func):
         return True
     text, scope = dotted(func) if given else None, script.scope_of(func)
     for stmt in given if text is not None else ():
@@ -322,11 +320,3 @@ def _logs(context: Context, call: ast.Call, given: list[ast.Assign]) -> bool:
         if same:
             return True
     return False
-
-
-def _is_log_method(context: Context, func: ast.expr) -> bool:
-    if not isinstance(func, ast.Attribute) or func.attr not in ("info", "debug", "log"):
-        return False
-    if (context.script.qualname(func) or "").startswith(_LOGGING):
-        return True
-    return any(t.qualname == "logging.getLogger" for t in context.script.entities(func.value))

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ from accelify.verify.runs import Job, Run, execute
 
 NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: pip install accelerate."
 # torch's errors where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
+_ROUNDS = 100  # for as many more loaders of one line, as a fold makes each time
 _NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia|accelerator device")
 _WANTS_ARGUMENTS = re.compile(
     r"arguments are required|^usage: |IndexError: list index out of range", re.MULTILINE
@@ -390,12 +392,15 @@ class Session:
         """
         if count in self.references:
             return self.references[count]
+        events = one.ranks[0].events
+        made = Counter(tuple(event["key"][:2]) for event in events.get("made_loader", ()))
         scaled = []
-        for event in one.ranks[0].events.get("prepared_loader", ()):
+        for event in events.get("prepared_loader", ()):
             file, line, number = event["key"]
             site = self.lines.original((file, line))
             if site is not None and not event["split"]:
-                scaled.append((*site, number))
+                # Larger batches reach further: what is made there later is as what was made there.
+                scaled += [(*site, number + again * made[file, line]) for again in range(_ROUNDS)]
         job, run = self.job, original
         if scaled:
             assert self.job.save_weights is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument
 
 # What opens a log file: where the mode is among the arguments, and its name.
@@ -15,6 +16,8 @@ _OPENING = {
     "logging.handlers.WatchedFileHandler": (1, "mode"),
 }
 BEGUN_LOGS = frozenset(_OPENING)
+# Other libraries log through Python's logging.
+_LOGGING = ("logging.", "absl.logging.", "glog.")
 
 
 def begins_log(call: ast.Call, name: str | None) -> ast.Constant | None:
@@ -27,6 +30,15 @@ def begins_log(call: ast.Call, name: str | None) -> ast.Constant | None:
     place = _OPENING.get(name or "")
     mode = call_argument(call, *place) if place is not None else None
     return mode if isinstance(mode, ast.Constant) and str(mode.value).startswith("w") else None
+
+
+def is_log_method(script: ScriptModel, func: ast.expr) -> bool:
+    """Whether something is the method of a logger that logs a line, short of a warning."""
+    if not isinstance(func, ast.Attribute) or func.attr not in ("info", "debug", "log"):
+        return False
+    if (script.qualname(func) or "").startswith(_LOGGING):
+        return True
+    return any(one.qualname == "logging.getLogger" for one in script.entities(func.value))
 
 
 def by_default(call: ast.Call, scope: Scope) -> ast.Call:

@@ -87,6 +87,7 @@ class LoaderWatch:
             self.made[site] = number + 1
             key: LoaderKey = (*site, number)
             loader.__dict__["accelify_key"] = key
+            self.context.emit("made_loader", key=list(key))
             if key in self.scaled and self.factor > 1:
                 enlarge(loader, self.factor)
 
