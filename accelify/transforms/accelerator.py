@@ -5,7 +5,7 @@ accelerator = Accelerator()
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 models = [accelerator.prepare(model) for model in models]
 
-Where runs follow each other (folds, seeds), `accelerator.free_memory()` in front of a run's first prepare lets go of
+Where runs follow each other (folds, seeds), `accelerator.free_memory()` before a run makes its first objects lets go of
 what the run before it has prepared.
 """
 
@@ -27,7 +27,7 @@ from accelify.analysis.values import Entity, Mapping
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer import edits as verbs
-from accelify.writer.edits import Edit, InsertAfter
+from accelify.writer.edits import Edit, InsertAfter, InsertBefore
 
 IMPORT = Rule(
     "ACC101", "The script does not import the runtime.", Severity.ERROR, effort=1, done="made an Accelerator"
@@ -189,8 +189,6 @@ def _prepares(context: Context) -> Iterator[Change]:
             lines = (*models, *lines, *others)
         else:
             lines = (*models, *others, *lines)
-        if site is begins:
-            lines = (f"{accelerator}.free_memory()", *lines)
         names += [item.holder.text(site.scope) for item, _ in inner]
         evidence = tuple(
             f"{item.holder.text(site.scope)}: {item.kind}, {note}"
@@ -205,8 +203,18 @@ def _prepares(context: Context) -> Iterator[Change]:
         )
         done = f"prepared {' and '.join([*([', '.join(most)] if most else []), last])}"
         put_in: list[Edit] = [InsertAfter(site.after, lines)]
+        if site is begins:
+            freed = (f"{accelerator}.free_memory()",)
+            put_in.append(InsertBefore(_first_made(context, site), freed, order=-50, above_comment=True))
         yield context.change(PREPARE, site.after, message, put_in, core=True, evidence=evidence, done=done)
     yield from _inline(context)
+
+
+def _first_made(context: Context, site: PrepareSite) -> ast.stmt:
+    """The first statement of the block of a site that makes something of what is prepared there."""
+    made = {call for item in site.items for call in item.creations}
+    block = context.tree.block_of(site.after)[2]
+    return next((s for s in block if any(context.tree.is_within(call, {s}) for call in made)), site.after)
 
 
 def _each(context: Context, site: PrepareSite, item: Item, accelerator: str) -> list[str]:
