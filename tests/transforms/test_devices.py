@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from accelify.conversion import ConvertOptions
-from accelify.convert import convert_paths, convert_source
+from accelify.convert import convert_paths, convert_project, convert_source
 from accelify.source import Source
-from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, frame
 
 DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 CHOSEN = "accelerator = Accelerator()\ndevice = accelerator.device"
@@ -785,6 +785,21 @@ def test_a_helper_that_shows_what_it_chooses_is_asked_as_before() -> None:
     assert 'accelerator = Accelerator(cpu=str(pick(args.device)) == "cpu")\n' in found.new_text
     assert '        print("the best")\n' in found.new_text
     assert "ACC201" in {finding.code for finding in found.remaining}
+
+
+@pytest.mark.parametrize("shows", ["print(device)", "logger.info('on %s', device)", "pass"])
+def test_a_helper_of_another_module_goes_on_to_show_what_it_chooses(shows: str, tmp_path: Path) -> None:
+    head = "import logging\nimport torch\nlogger = logging.getLogger(__name__)\n\n\n"
+    body = f"    device = torch.device({MACHINE})\n    {shows}\n    return device\n"
+    helper = f"{head}def get_device():\n{body}"
+    (tmp_path / "tools.py").write_text(helper)
+    text = frame(
+        imports="from tools import get_device", setup="device = get_device()", batch="x = x.to(device)"
+    )
+    (tmp_path / "train.py").write_text(text)
+    new = convert_project(Source.read(tmp_path / "train.py"))[0].new_text
+    asked = "if accelerator.is_main_process:\n    get_device()\n"
+    assert (f"{asked}device = accelerator.device" in new) is (shows != "pass")
 
 
 def test_a_setting_that_a_helper_has_under_another_name() -> None:

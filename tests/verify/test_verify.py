@@ -250,6 +250,36 @@ def test_a_batch_for_each_process_is_compared_with_larger_batches(verify_pair: V
         assert comparison.run.steps == comparison.reference.steps == report.original.steps // 2
 
 
+FOLDS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+
+
+def made(part):
+    return DataLoader(part, batch_size=8)
+
+
+for fold in range(3):
+    loader, held_out = made(data), made(data)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for x, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+"""
+
+
+def test_loaders_of_later_folds_are_compared_in_larger_batches_too(verify_pair: VerifyPair) -> None:
+    # On one process the runs end in the first fold, on two with larger batches in a later one.
+    _, two = verify_pair(FOLDS, None, steps=12).comparisons
+    assert two.overall is Verdict.ROUNDING, two.checks
+
+
 SHOWN_AFTER_EVALUATION = """\
 import torch
 from torch.utils.data import DataLoader, TensorDataset
