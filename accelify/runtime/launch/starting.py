@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 _PAUSE = 0.5  # seconds between two looks
+_REST_OF_LINE = "\033[K"  # is emptied
 
 
 class Starting:
