@@ -46,6 +46,5 @@ class Starting:
     def _say(self, what: str, end: str = "") -> None:
         seconds = round(time.monotonic() - self._since)
         after = f" ({seconds} s)" if seconds else ""
-        print(
-            f"\raccelify launch: {what} {self._count} processes{after}", end=end, file=sys.stderr, flush=True
-        )
+        text = f"accelify launch: {what} {self._count} processes{after}"
+        print(f"\r{text}{_REST_OF_LINE}", end=end, file=sys.stderr, flush=True)
