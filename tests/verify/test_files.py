@@ -364,3 +364,20 @@ def test_an_import_of_torch_is_not_needed() -> None:
         "assert found['model']['weight'].shape == (4, 3), found; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], input=buffer.getvalue(), check=True)
+
+
+@pytest.mark.parametrize(
+    ("state", "processes", "verdict"),
+    [
+        ({"total_steps": 14, "last_epoch": 4, "_step_count": 5}, 2, Verdict.EQUAL),
+        ({"total_steps": 14, "last_epoch": 4, "_step_count": 5}, 1, Verdict.DIFFERENT),
+        ({"total_steps": 14, "last_epoch": 4}, 2, Verdict.DIFFERENT),
+        ({"base_lr": 0.1, "last_epoch": 4, "_step_count": 5}, 2, Verdict.DIFFERENT),
+    ],
+)
+def test_a_schedule_of_several_processes_counts_in_its_own_unit(
+    hold: Callable[..., Check], state: dict[str, Any], processes: int, verdict: Verdict
+) -> None:
+    other = {key: 2 * value for key, value in state.items()}
+    saved = [{"scheduler": one} for one in (state, other)]
+    assert hold("a.pt", lambda p, v: torch.save(v, p), *saved, processes=processes).verdict is verdict

@@ -14,6 +14,8 @@ RARE = 20
 MOST = 1000
 """Differences of one file that are looked at."""
 PREFIX = "module."
+# What the state of a scheduler of torch's has.
+_SCHEDULE = frozenset({"last_epoch", "_step_count"})
 Excuse = Callable[[float, float], bool]
 
 
@@ -33,12 +35,15 @@ class Comparison:
         drift: the same for tensors, which carry the rounding of all updates.
         exact: nothing is put down to rounding.
         excuse: whether a number of the original may be another one for a reason that is known.
+        own_units: schedules may count in other units than the original's: the rates that they give are compared by
+            themselves.
     """
 
     tolerance: float
     exact: bool
     excuse: Excuse = lambda a, b: False
     drift: float = 0.0
+    own_units: bool = False
     match: Match = Match.SAME
     first: str = ""
     count: int = 0
@@ -111,8 +116,9 @@ class Comparison:
             for key in b:
                 if key not in a:
                     self._note(where, f"has {key!r}, which the original does not have")
+        counts = self.own_units and a.keys() >= _SCHEDULE
         for key in a:
-            if key in b:
+            if key in b and not (counts and isinstance(a[key], int) and isinstance(b[key], int)):
                 self.hold(a[key], b[key], f"{where}.{key}" if where else str(key))
 
     def _lists(self, a: Sequence[Any], b: Sequence[Any], where: str) -> None:

@@ -150,7 +150,7 @@ def _contained(
         return Verdict.NOT_COMPARABLE, UNREAD
     if isinstance(x, Picture) or isinstance(y, Picture):
         return _pictures(x, y, exact)
-    comparison = Comparison(tolerance, exact, excuse, 0.0 if exact else UPDATE_TOLERANCE)
+    comparison = Comparison(tolerance, exact, excuse, 0.0 if exact else UPDATE_TOLERANCE, processes > 1)
     comparison.hold(x, y)
     comparison.finish()
     if comparison.match is Match.DIFFERENT:
