@@ -106,7 +106,7 @@ def _unsaid(script: Path) -> list[str]:
     notes = " ".join(entry.notes)
     shown = {
         line
-        for part in re.findall(r"shown [^:]*: lines? (\d+(?:, \d+)*)", notes)
+        for part in re.findall(r"shown [^(]*\(lines? (\d+(?:, \d+)*)", notes)
         for line in part.split(", ")
     }
     unsaid = []
