@@ -20,12 +20,13 @@ _STATUS_STYLE = {
 }
 _SEVERITY_STYLE = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _LINES_SHOWN = 8
+_SAME_LOSSES, _PARTED = "with the same losses", "ACC705"
 # What several processes do with the batches of a converted script.
 _ON_SEVERAL = {
     "per-process": (
         "on N processes: N times the batch, 1/N of the steps, other losses than on one; --batch-size total keeps both"
     ),
-    "total": "on N processes: the script's batches, split between them, in as many steps, with the same losses",
+    "total": f"on N processes: the script's batches, split between them, in as many steps, {_SAME_LOSSES}",
 }
 _NOTHING_SHARED = "on N processes: the same batches and steps on each; no loader is divided between them"
 
@@ -63,7 +64,10 @@ def summary(
         parts += _one_script(conversion, colour, placed, edited, noted, reasons, written)
     if batch_size and any(conversion.changed for conversion in conversions):
         shared = any(map(_shares_a_loader, conversions))
-        parts.append(_ON_SEVERAL[batch_size] if shared else _NOTHING_SHARED)
+        several = _ON_SEVERAL[batch_size] if shared else _NOTHING_SHARED
+        if any(finding.code == _PARTED for one in conversions for finding in one.left):
+            several = several.replace(_SAME_LOSSES, f"with other losses than on one where {_PARTED} is left")
+        parts.append(several)
     parts.append(_totals(conversions, colour, written))
     return "".join(f"{wrapped(part, width)}\n" for part in parts)
 

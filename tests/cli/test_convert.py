@@ -181,6 +181,15 @@ def test_replace_ddp(run: Run, tmp_path: Path) -> None:
     assert "leave out --batch-size total" in wrong.err
 
 
+def test_no_same_losses_are_promised_where_one_is_left(run: Run, plain: Path) -> None:
+    said = run("convert", "--diff", "--batch-size", "total", plain).err
+    assert "in as many steps, with the same losses\n" in said
+    plain.write_text(plain.read_text().replace("F.mse_loss(model(x), y)", "(model(x).sum() / y.abs().sum())"))
+    said = run("convert", "--diff", "--batch-size", "total", plain).err
+    assert " ACC705 " in said
+    assert "in as many steps, with other losses than on one where ACC705 is left\n" in said
+
+
 def test_batch_size_total(run: Run, plain: Path) -> None:
     assert "split_batches=True" in run("convert", "--batch-size", "total", plain, "--output", "-").out
     assert "split_batches" not in run("convert", plain, "--output", "-").out
