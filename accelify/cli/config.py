@@ -145,7 +145,7 @@ def _apply(values: dict[str, Any], words: list[str]) -> None:
         if not equals or not key:
             raise LaunchError(f"{word}: write changes as NAME=VALUE, such as num_processes=4.")
         (values.setdefault(section, {}) if section else values)[key] = value
-    check(Config(" ".join(words) or "The new configuration", values))
+    check(Config("the command line" if words else "The new configuration", values))
     if words and not any(word.startswith("distributed_type=") for word in words):
         _follow(values)
 

@@ -95,12 +95,12 @@ def test_all_that_is_wrong_is_said_at_once_and_first_what_was_just_typed(run: Ru
     file.write_text("distributed_type: FSPD\nnum_process: 2\nmax_restarts: -1\n")
     said = run("config", "show").err
     assert "line 2: unknown key num_process; did you mean num_processes?" in said
-    assert "line 1: distributed_type is 'FSPD'; it has to be one of NO, " in said
-    assert "line 3: max_restarts is -1; it has to be at least 0." in said
+    assert f"distributed_type in {file}, line 1 is 'FSPD'; it has to be one of NO, " in said
+    assert f"max_restarts in {file}, line 3 is -1; it has to be at least 0." in said
     done = run("config", "update", "num_proceses=4")
     assert (done.code, done.err) == (
         2,
-        "accelify: num_proceses=4: unknown key num_proceses; did you mean num_processes?\n",
+        "accelify: the command line: unknown key num_proceses; did you mean num_processes?\n",
     )
 
 

@@ -155,9 +155,9 @@ def _wrong_values(config: Config) -> Iterator[str]:
         value = around.get(item.file_key) if isinstance(around, dict) else None
         if value is not None:
             try:
-                checked(item, value, item.file_key)
+                checked(item, value, f"{item.file_key} in {config.place(*keys)}")
             except LaunchError as error:
-                yield f"{config.place(*keys)}: {error}"
+                yield str(error)
 
 
 def _asks_for_something(value: Any) -> bool:
