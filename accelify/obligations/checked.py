@@ -176,14 +176,14 @@ def _saved_by_main(event: Event, one: Obligation) -> Obligation:
     """A state that the main process alone saves: of models that each process has whole it needs no other one."""
     if event.detail != SAVES_ALONE:
         return replace(
-            one, found=f"`{event.name}`: the main process alone saves, and waits for the others there"
+            one, found=f"`{event.name}` is called by the main process alone, which waits for the others there"
         )
     text = (
-        "the main process alone saves, without the random states of the others, and with DeepSpeed or FSDP it would "
-        "wait for them; let all processes call it"
+        "is called by the main process alone, without the random states of the others, and with DeepSpeed or FSDP it "
+        "would wait for them; let all processes call it"
     )
     why = next(guard.why for guard in event.guards if guard.kind in ("main", "one"))
-    return replace(one, demand="saved", found=f"`{event.name}`: {text}", reason=why)
+    return replace(one, demand="saved", found=f"`{event.name}` {text}", reason=why)
 
 
 def _passes_again(events: Sequence[Event]) -> bool:
