@@ -328,8 +328,9 @@ class Expressions:
             else:
                 furthest, place = worst(parts), replace(CLOCK, form=FIGURE if beside != CLOCK else "")
         apart = [one for one in parts if not array_of(one).is_uniform]
-        apart = apart if place.kind is Kind.OWN and apart[1:] else [furthest]
-        if place.is_same or (furthest.why is not None and not apart[1:]):
+        if place.kind is Kind.OWN and apart[1:]:
+            place = own() if any(array_of(one) != place for one in apart) else place
+        elif place.is_same or furthest.why is not None:
             return Value(place, furthest.why, type="builtins.str")
         return Value(place, self.run.reason(node, f"`{self.run.segment(node)}`", *apart), type="builtins.str")
 

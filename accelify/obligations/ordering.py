@@ -226,7 +226,7 @@ def _read(read: Event, write: Event) -> Obligation:
         f"`{_called(read)}` of every process, and nothing waits for the main process, which writes it before"
     )
     return _named(
-        read, text, Reason(f"`{_called(write)}` by the main process", write.module.path, write.line)
+        read, text, Reason(f"`{_called(write)}` by the main process", write.module.path, write.line), "order"
     )
 
 
@@ -235,27 +235,30 @@ def _inside(event: Event, folder: Event) -> Obligation:
         f"`{_called(event)}` of every process, and nothing waits for the main process, which makes the folder"
     )
     return _named(
-        event, text, Reason(f"`{_called(folder)}` by the main process", folder.module.path, folder.line)
+        event,
+        text,
+        Reason(f"`{_called(folder)}` by the main process", folder.module.path, folder.line),
+        "order",
     )
 
 
 def _asked(read: Event, write: Event) -> Obligation:
     text = f"`{_called(read)}` of every process, and nothing waits for all of them before the main process writes it"
     return _named(
-        read, text, Reason(f"`{_called(write)}` by the main process", write.module.path, write.line)
+        read, text, Reason(f"`{_called(write)}` by the main process", write.module.path, write.line), "order"
     )
 
 
 def _listed(read: Event, write: Event) -> Obligation:
     text = f"`{_called(read)}` of every process, and nothing waits for all of them before one adds to that folder"
-    return _named(read, text, Reason(f"`{_called(write)}`", write.module.path, write.line))
+    return _named(read, text, Reason(f"`{_called(write)}`", write.module.path, write.line), "order")
 
 
 def _called(event: Event) -> str:
     return event.name.removeprefix("builtins.")
 
 
-def _named(event: Event, text: str, why: Reason | None, demand: str = "order") -> Obligation:
+def _named(event: Event, text: str, why: Reason | None, demand: str) -> Obligation:
     column = getattr(event.node, "col_offset", 0) + 1
     path, line = event.module.path, event.line
     return Obligation(event.kind, demand, path, line, column, Status.NAMED, text, why, event.via)

@@ -200,9 +200,10 @@ def test_every_demand_has_its_rule() -> None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     demands = {
-        node.args[1].value
+        node.args[number].value
         for node in made
-        if node.func.id in ("made", "Obligation") and isinstance(node.args[1], ast.Constant)
+        if (number := {"made": 1, "Obligation": 1, "_named": 3}.get(node.func.id)) is not None
+        if len(node.args) > number and isinstance(node.args[number], ast.Constant)
     }
     assert "content" in demands
     assert "order" in demands
