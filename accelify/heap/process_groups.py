@@ -20,6 +20,7 @@ from accelify.heap.containers import array_of, element, elements, put, tuple_of
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.dividing import by_rank
 from accelify.heap.engines import ALTERED
+from accelify.heap.engines import ENGINE as IN_ENGINE
 from accelify.heap.flags import truth
 from accelify.heap.models import SENDS, has_buffers
 from accelify.heap.paths import known_of
@@ -259,7 +260,7 @@ def wrapped(
 def _initialized(run: Run, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> Value:
     """What `deepspeed.initialize` gives: the engine around a model, its optimizer, a loader of each process's share,
     and a schedule."""
-    run.in_place = True  # the engine has the attributes of the model
+    run.in_place = IN_ENGINE  # the engine has the attributes of the model
     given = {
         **dict(zip(("args", "model", "optimizer", "model_parameters", "training_data"), args, strict=False))
     }
