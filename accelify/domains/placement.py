@@ -64,7 +64,7 @@ class Placement:
     `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest; `axes`
     how many axes an array of rows has, 0 where that is not known. `form` is AHEAD or BESIDE of rows with an axis of one
     put ahead of theirs or next to it, PEAK of what is the largest or smallest of a batch, EACH of the numbers of all
-    ranks, one of each, FIGURE of one of two figures of a batch that is chosen by what the batch has.
+    ranks, ONE of one of those, FIGURE of one of two figures of a batch, chosen by what the batch has.
     """
 
     kind: Kind
@@ -110,7 +110,7 @@ COUNTED = "by the rounds of all processes"
 # What a rank has from its last round, the original has from the round before.
 CARRIED = "from the round before"
 BEFORE, AFTER, AHEAD, BESIDE = "before", "after", "ahead", "beside"
-PEAK, EACH, FIGURE = "peak", "each", "figure"
+PEAK, EACH, ONE, FIGURE = "peak", "each", "one", "figure"
 P = ParamSpec("P")
 
 

@@ -449,7 +449,7 @@ def _alike(run: Run, value: Value, node: ast.AST) -> Reason | None:
 
 def again(run: Run, value: Value, node: ast.AST) -> Reason | None:
     """That a call puts together what is put together already, and the same on all ranks; None where it does not."""
-    if not run.checks or not array_of(value).is_same or value.why is None:
+    if not run.checks or array_of(value).kind is not Kind.SAME or value.why is None:
         return None
     if not any(step.text == "gathered" or step.text.startswith("reduced by") for step in value.why.steps()):
         return None

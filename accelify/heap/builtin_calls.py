@@ -98,7 +98,7 @@ def _next(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
         return None
     over = engine.iteration.over(args[0], node)
     engine.run.depends()
-    if over.shared and engine.run.loops and not engine.run.in_shared_loop():
+    if over.shared and not engine.run.in_shared_loop():
         engine.run.meet("draw", node, "next", [over.item])
     if over.shared and any(one.kind in ("main", "others") for one in engine.run.guards):
         engine.run.meet("collective", node, engine.run.segment(node))

@@ -25,7 +25,7 @@ from accelify.heap.locations import moved_within
 from accelify.heap.models import method_of_parts
 from accelify.heap.object_calls import ObjectCalls
 from accelify.heap.parameters import SPREAD, bind_parameters, fitting
-from accelify.heap.process_groups import distributed_call, divided, rank_of_environment
+from accelify.heap.process_groups import argument_of, distributed_call, divided, rank_of_environment
 from accelify.heap.state import made_again
 from accelify.heap.turns import FIRST
 from accelify.heap.values import (
@@ -94,15 +94,16 @@ class Calls:
                 self.engine.statements.bind_again(node.func.value, value, scope)
                 return value
         result = appended(self.engine, node, args, self.call(called, args, keywords, node), scope)
-        self._write_back(node, {**moved_within(called, args), **self.libraries.mutated.pop(node, {})}, scope)
+        mutated = {**moved_within(called, args), **self.libraries.mutated.pop(node, {})}
+        self._write_back(called, node, mutated, scope)
         return result
 
-    def _write_back(self, node: ast.Call, mutated: Mapping[int | str, Value], scope: Ref) -> None:
+    def _write_back(self, called: Value, node: ast.Call, made: Mapping[int | str, Value], scope: Ref) -> None:
         """Write what a call made of its arguments in place to where they came from; -1 is the receiver."""
-        words = {keyword.arg: keyword.value for keyword in node.keywords}
-        for number, value in mutated.items():
+        for number, value in made.items():
             if isinstance(number, str):
-                self.engine.choices.note(words[number], scope, value)
+                if (given := argument_of(self.run, called, number, node)) is not None:
+                    self.engine.choices.note(given, scope, value)
             elif number < 0 and isinstance(node.func, ast.Attribute):
                 self.engine.statements.bind_again(node.func.value, value, scope)
             elif 0 <= number < len(node.args):

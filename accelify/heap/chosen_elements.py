@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
-from accelify.heap.containers import array_of, slots_of
+from accelify.heap.containers import array_of, has_one_each, slots_of
 from accelify.heap.values import BATCH, UNSET, Container, Ref, Value, is_zero
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def added_to_one(engine: Interpreter, stmt: ast.AugAssign | ast.Assign, scope: R
     if not contained or isinstance(target.slice, ast.Slice):
         return False
     key = engine.evaluate(target.slice, scope)
-    if len(contained) == 1 and key.const is not UNSET:
+    if (len(contained) == 1 and key.const is not UNSET) or has_one_each(run, base, key):
         return False
     slots = [slot for ref in contained for slot in slots_of(run, ref, key.const)]
     values = [run.read(*slot) or Value(const=0, token=slot) for slot in slots]

@@ -32,10 +32,12 @@ from accelify.heap.joining import join
 from accelify.heap.paths import known_of
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
-from accelify.heap.values import OF_SAMPLE, UNSET, Container, Instance, Iterable, Value, constant
+from accelify.heap.values import OF_SAMPLE, RANK, UNSET, Container, Instance, Iterable, Value, constant
 
 # The slot of what decides which keys a dictionary has, where that is not the same on all ranks.
 KEYS = "#keys"
+# The slot that says that ranks alone write to it, each to its own element.
+_EACH = "#each"
 # How many containers lie in each other at most; one may hold itself.
 _DEEPEST = 6
 # How far a value is from what the original shows, for the choice among the parts of a text.
@@ -218,11 +220,27 @@ def open_up(run: Run, value: Value) -> None:
 
 def overwrite(run: Run, into: Container, value: Value, key: Value) -> None:
     """A write under a key that is not known: it may be any that is there."""
+    if has_one_each(run, Value(refs=(into,)), key, written=True):
+        return
     if not array_of(key).is_same:
         run.store.set(into, KEYS, Value(array_of(key), key.why))
     for name in [name for name in into.looked_into() if name not in ("[]", "#fill", "#known", KEYS)]:
         if name[0] == "[" and fnmatchcase(name.strip("[']"), known_of(key)):
             run.store.set(into, name, join(run.read(into, name), value.plain()))
+
+
+def has_one_each(run: Run, value: Value, key: Value, *, written: bool = False) -> bool:
+    """Whether a list has an element for each rank, which all of them had made alike and each changes alike, such as a
+    counter; with `written`, one is changed now."""
+    refs = value.of(Container) if run.checks and key.type == RANK else []
+    for ref in refs:
+        names = [name for name in ref.looked_into() if name[0] == "["]
+        stood = run.read(ref, "[]") if names == ["[]"] else None
+        if stood is None or (stood.const is UNSET and run.read(ref, _EACH) is None):
+            return False
+        if written:
+            run.store.set(ref, _EACH, constant(True))
+    return bool(refs)
 
 
 def slots_of(run: Run, ref: Container, key: Any = UNSET) -> list[tuple[Container, str]]:

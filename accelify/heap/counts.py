@@ -25,6 +25,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, elements, parts_of, reduced_value
 from accelify.heap.flags import OPPOSITES, truth
+from accelify.heap.random_draws import DRAWS
 from accelify.heap.run import Run
 from accelify.heap.values import (
     BATCH,
@@ -394,9 +395,10 @@ def share_of(run: Run, node: ast.AST, base: Value, bounds: Sequence[Value]) -> V
 
 
 def _is_by_rank(value: Value) -> bool:
-    """Whether a number is computed from the rank, and not chosen by it."""
-    steps = value.why.chain() if value.why is not None and array_of(value).kind is Kind.OWN else []
-    return bool(steps) and steps[-1].text == "the rank" and not any(CHOSEN in step.text for step in steps)
+    """Whether a number is computed from the rank, and not chosen by it, nor drawn after a seed with it."""
+    steps = value.why.steps() if value.why is not None and array_of(value).kind is Kind.OWN else []
+    other = any(CHOSEN in step.text or step.text.endswith(DRAWS) for step in steps)
+    return bool(steps) and steps[-1].text == "the rank" and not other
 
 
 def shape(base: Value) -> Value:

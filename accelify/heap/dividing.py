@@ -33,25 +33,28 @@ def shared_out(ref: Instance) -> Value | None:
     return Value(own(), Reason(text, parents=(Reason(_RANK), Reason(_SIZE))))
 
 
-def by_rank(run: Run, ref: Instance, depth: int = 0) -> Value | None:
+def by_rank(run: Run, ref: Instance, depth: int = 0, *, rows: bool = False) -> Value | None:
     """What of an object goes by the rank, so that it gives each process other items; None where nothing does.
 
     Args:
         run: the run.
         ref: a sampler, or a data set that is gone through in its own order.
         depth: in how many others it is, each of which goes through the next one.
+        rows: only rows that it takes by the rank count, as it may have the rank for something else.
     """
     used = _used(ref)
     run.store.look(ref)
     for name in [name for name in ref.fields if name in used]:
         value = run.read(ref, name) or Value()
         why = value.why or why_of(value)
-        if not array_of(value).is_uniform and why is not None and any(s.text == _RANK for s in why.steps()):
+        place = array_of(value)
+        of_rows = place.kind is Kind.SHARD or not rows
+        if not place.is_uniform and of_rows and why is not None and any(s.text == _RANK for s in why.steps()):
             return value
         for inner in value.of(Instance) if depth < _MOST_NESTED else ():
             if _is_iterated(inner) and (found := by_rank(run, inner, depth + 1)) is not None:
                 return found
-    if ref.cls is not None and used & _ASKS:
+    if ref.cls is not None and used & _ASKS and not rows:
         return Value(own(), run.reason(ref.cls.node, _RANK))
     return None
 

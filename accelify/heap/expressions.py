@@ -18,6 +18,7 @@ from accelify.heap.containers import (
     container,
     element,
     elements,
+    has_one_each,
     is_among,
     is_part_of_all,
     keys_in,
@@ -434,15 +435,11 @@ class Expressions:
             if is_part_of_all(base, key, at):
                 return base.plain()
             found = element(self.run, base, node, key.const)
-            if key.place.is_same or key.place.kind is Kind.SAME:
+            if key.place.kind is Kind.SAME or has_one_each(self.run, base, key):
                 return found
             place = function((found.place, key.place))
-            return Value(
-                place,
-                self.run.reason(node, f"`{self.run.segment(node)}`", key, found, by_data=True),
-                found.refs,
-                found.type,
-            )
+            why = self.run.reason(node, f"`{self.run.segment(node)}`", key, found, by_data=True)
+            return Value(place, why, found.refs, found.type)
         contained = parts(self.run, base)
         if contained is not None:
             return contained if isinstance(at, ast.Slice) else element(self.run, contained, node, key.const)

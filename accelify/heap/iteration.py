@@ -294,6 +294,8 @@ class Iteration:
                 go = self.engine.attributes.method(one, "__iter__")
                 if go is not None and (found := by_rank(self.run, one) or self._drawn_apart(one, go)):
                     return found
+                if go is None and (found := by_rank(self.run, one, rows=True)) is not None:
+                    return found
                 if go is None and (get := self._of_no_index(one)) is not None:
                     if get.node not in self._first:
                         item = self._item(one, get)

@@ -50,7 +50,7 @@ from accelify.heap.values import (
     constant,
     is_zero,
 )
-from accelify.heap.wrapper_attributes import of_engine
+from accelify.heap.wrapper_attributes import engine_called
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -130,9 +130,8 @@ class LibraryCalls:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
             if name == "setLevel" and args:
                 self.state.set_level(receiver, args[0])
-            if any(of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
-                self.run.meet("collective", node, f"model.{name}")
-                return Value()
+            if (made := engine_called(self.run, receiver, name, args, keywords, node)) is not None:
+                return made
         else:
             misuse.of_move(self.run, name, args, keywords, node)
         if name == "parse_args":

@@ -59,6 +59,8 @@ _SPLITTING = frozenset(
 # What puts something into a list.
 _LOADED = "`torch.load` puts what was on a GPU on the same GPU for every process"
 _FILLING = frozenset({"append", "extend"})
+# The mark of a model in FSDP's first wrapper, whose weights the processes put together for `state_dict`.
+SHARDED = "#sharded"
 _PLACES = ("device", "map_location")
 # The text of a device with its number.
 _INDEXED = re.compile(r"(?:cuda|xpu|npu):\d+")
@@ -226,6 +228,8 @@ def of_method(
     on_tpu.of_method(run, receiver, name, node)
     if name == "set_epoch":
         run.meet("epoch", node, name, [receiver])
+    if name == "state_dict" and any(run.read(ref, SHARDED) is not None for ref in receiver.of(Instance)):
+        run.meet("collective", node, run.segment(getattr(node, "func", node)))
     if name == "load_state_dict" and is_trained(run, receiver):
         # Where it asks for the wrapper first, it knows which names the weights have.
         wrapped = all(

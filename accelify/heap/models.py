@@ -135,7 +135,9 @@ def _may_have(run: Run, model: Instance, *, buffers: bool, depth: int = 0) -> bo
     line = model.cls.line_up() if model.cls is not None else []
     bases = [run.knowledge.canonical(ref.name) for ref in line if isinstance(ref, Library)]
     known = [name for name in bases or [model.type] if buffers or not _is_unread(run, name)]
-    if not all(name == _BASE or without.fullmatch(name) for name in known) or depth > deepest:
+    of_library = model.cls is None and model.type == _BASE  # such as `resnet18()`
+    plain = not of_library and all(name == _BASE or without.fullmatch(name) for name in known)
+    if not plain or depth > deepest:
         return True
     called = {
         call.func.attr

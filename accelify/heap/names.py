@@ -251,8 +251,7 @@ class Attributes:
             return self.engine.modules.loaded(own_value)
         if name == "__class__":
             of_class(self.run, [base], node)
-        if name == "__class__" and ref.cls is not None:
-            return Value(refs=(ref.cls,))
+            return Value(refs=(ref.cls,) if ref.cls is not None else ())
         if self.run.checks or name == "module":
             if all(one.prepared and not self._has_itself(one, name) for one in base.of(Instance)):
                 of_attribute(self.run, ref, name, node)

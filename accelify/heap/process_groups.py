@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from accelify.domains.collectives import all_reduced, broadcast, gathered
-from accelify.domains.placement import MAIN, Placement, own
+from accelify.domains.placement import EACH, MAIN, ONE, SAME, Kind, Placement, own
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.accelerator import again, is_accelerate, prepared, processes
@@ -20,11 +20,13 @@ from accelify.heap.containers import array_of, element, elements, put, tuple_of
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.dividing import by_rank
 from accelify.heap.engines import ALTERED
+from accelify.heap.engines import ENGINE as IN_ENGINE
 from accelify.heap.flags import truth
 from accelify.heap.models import SENDS, has_buffers
 from accelify.heap.paths import known_of
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
+from accelify.heap.tables import passed_back
 from accelify.heap.values import (
     FIRST_FLAG,
     NONE,
@@ -33,7 +35,9 @@ from accelify.heap.values import (
     RANK,
     SPAWNED,
     UNSET,
+    Class,
     Container,
+    Function,
     Guard,
     Instance,
     Library,
@@ -41,6 +45,7 @@ from accelify.heap.values import (
     Value,
     constant,
 )
+from accelify.heap.wrapper_attributes import ENGINE
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -87,8 +92,21 @@ _LAUNCHES = "#launches"
 # What starts one process more, with its rank among its arguments where it starts one in each round of a loop.
 _PROCESSES = frozenset({"torch.multiprocessing.Process", "multiprocessing.Process"})
 _CONTEXTS = frozenset({"torch.multiprocessing.get_context", "multiprocessing.get_context"})
+# How many objects are looked into that one process hands to another.
+_MOST_HANDED = 100
+_RANK = "the rank"
 # Of a group of one process; the place of its size among the arguments.
 ALONE, _SIZE = "alone", 3
+# Of torch.distributed.checkpoint, and of a model that is divided over the processes.
+_OF_CHECKPOINTS = frozenset(
+    """
+    checkpoint.async_save checkpoint.load checkpoint.load_state_dict checkpoint.save checkpoint.save_state_dict
+    checkpoint.state_dict.get_model_state_dict checkpoint.state_dict.get_optimizer_state_dict
+    checkpoint.state_dict.get_state_dict checkpoint.state_dict.set_model_state_dict
+    checkpoint.state_dict.set_optimizer_state_dict checkpoint.state_dict.set_state_dict
+    fsdp.FullyShardedDataParallel.full_optim_state_dict fsdp.FullyShardedDataParallel.optim_state_dict
+    """.split()
+)
 _WAITS = frozenset({"barrier", "monitored_barrier", "init_process_group"})
 
 
@@ -108,10 +126,16 @@ def distributed_call(
     word = name.removeprefix(_GROUP)
     if name in misuse.WRAPPERS:
         return wrapped(run, name, args, keywords, node)
+    if name == "deepspeed.initialize":
+        return _initialized(run, args, keywords, node)
+    if name == "deepspeed.init_distributed":
+        name, word = f"{_GROUP}init_process_group", "init_process_group"
     if name in _SHARDING and args:
         # It has no wrapper's names, and `fully_shard` changes the model itself.
         run.in_place = ALTERED
         sharded = wrapped(run, name, args, keywords, node)
+        for ref in sharded.of(Instance) if name.endswith("DataParallel") else ():
+            run.store.set(ref, misuse.SHARDED, constant(True))
         if name.endswith("fully_shard"):
             engine.calls.libraries.mutated.setdefault(node, {})[0] = sharded
         return sharded
@@ -191,6 +215,8 @@ def distributed_call(
             _told(engine, keywords, "rank", rank(run, node), node)
             _told(engine, keywords, "world_size", processes(run, node), node)
         return NONE
+    if word in _OF_CHECKPOINTS:
+        run.meet("collective", node, word)
     if word in _OVER_ALL:
         return _collective(engine, word, args, keywords, node)
     return None
@@ -229,6 +255,23 @@ def wrapped(
                 ref, SENDS, constant("in training" if any(has_buffers(run, one) for one in inner) else "")
             )
     return wrapper
+
+
+def _initialized(run: Run, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST) -> Value:
+    """What `deepspeed.initialize` gives: the engine around a model, its optimizer, a loader of each process's share,
+    and a schedule."""
+    run.in_place = IN_ENGINE  # the engine has the attributes of the model
+    given = {
+        **dict(zip(("args", "model", "optimizer", "model_parameters", "training_data"), args, strict=False))
+    }
+    given |= keywords
+    model = wrapped(run, "deepspeed.initialize", [given.get("model", NONE)], {}, node)
+    for ref in model.of(Instance):
+        run.store.set(ref, ENGINE, constant(True))
+    made = [run.allocate((node, kind), partial(Instance, None, "", kind)) for kind in ("optimizer", "loader")]
+    for one in made:
+        one.prepared = True
+    return tuple_of(run, [model, *(Value(refs=(one,)) for one in made), Value()])
 
 
 def _copied(run: Run, value: Value, node: ast.AST) -> Value | None:
@@ -285,11 +328,30 @@ def _spawned(
         launched = [run.read(ref, _LAUNCHES) for ref in called.of(Instance)]
         first = [rank(run, node)] if with_rank and not any(launched) else []
         called = next((one for one in launched if one is not None), called)
-        rest = elements(run, given) or []
+        rest = [_handed(run, value, set()) for value in elements(run, given) or []]
+        several = None if several is not None and several.const == 1 else several
         rest = [processes(run, node) if several is not None and one == several else one for one in rest]
         _told(engine, keywords, "nprocs", processes(run, node), node)
         engine.calls.call(called, [*first, *rest], {}, node)
     return NONE
+
+
+def _handed(run: Run, value: Value, seen: set[Ref]) -> Value:
+    """What one process hands to those that it starts: they have alike what it drew, or took from the clock. What goes
+    by a rank is of another machine's process on each machine."""
+    for ref in value.refs:
+        if isinstance(ref, Instance | Container) and ref not in seen and len(seen) < _MOST_HANDED:
+            seen.add(ref)
+            run.store.look(ref)
+            for name in [name for name in ref.fields if name[0] != "#"]:
+                stood = run.read(ref, name) or Value()
+                made = _handed(run, stood, seen)
+                if made is not stood:
+                    run.store.set(ref, name, made)
+    alike = value.place.is_uniform or (
+        value.why is not None and any(s.text == _RANK for s in value.why.steps())
+    )
+    return value if alike else replace(value, place=SAME)
 
 
 def _started(engine: Interpreter, name: str, keywords: Mapping[str, Value], node: ast.AST) -> Value | None:
@@ -300,7 +362,9 @@ def _started(engine: Interpreter, name: str, keywords: Mapping[str, Value], node
     def known(part: ast.expr, value: Value) -> Value:
         if isinstance(part, ast.Name) and part.id in ranks:
             return rank(run, node)
-        return processes(run, node) if count is not None and ast.dump(part) == ast.dump(count) else value
+        if count is not None and ast.dump(part) == ast.dump(count):
+            return processes(run, node)
+        return _handed(run, value, set())
 
     asked = {one.arg: one.value for one in getattr(node, "keywords", ())}
     parts = getattr(asked.get("args"), "elts", [])
@@ -358,6 +422,8 @@ def _collective(
     text = "gathered" if "gather" in word else f"reduced by {word}" if "reduce" in word else word
     made = Value(place, again(run, inner, node) or run.reason(node, text, inner), type=inner.type)
     containers = args[into].of(Container)
+    if containers and (place.kind is Kind.PARTS or place.form == EACH):
+        made = made.placed(replace(place, form=ONE))  # the list has an element of each
     for ref in containers:
         # What was there is overwritten.
         for slot in [name for name in ref.looked_into() if name.startswith("[")]:
@@ -371,8 +437,32 @@ def _collective(
 def _told(engine: Interpreter, keywords: Mapping[str, Value], name: str, value: Value, node: ast.AST) -> None:
     """What a call gets as the rank or the number of processes holds from then on, wherever it comes from."""
     stood = keywords.get(name)
-    if stood is not None and stood.const is UNSET and not stood.type and stood.place.is_same:
-        engine.calls.libraries.mutated.setdefault(node, {})[name] = value
+    if stood is None or stood.const is not UNSET or stood.type or not stood.place.is_same:
+        return
+    engine.calls.libraries.mutated.setdefault(node, {})[name] = value
+    given = next((one.value for one in getattr(node, "keywords", ()) if one.arg == name), None)
+    passed_back(engine, given, value)
+
+
+def argument_of(run: Run, called: Value, name: str, node: ast.Call) -> ast.expr | None:
+    """What a call hands to a parameter of a function of the project, None where that is not to be seen.
+
+    Args:
+        run: the run.
+        called: the function, method or class.
+        name: of the parameter.
+        node: the call.
+    """
+    named = next((one.value for one in node.keywords if one.arg == name), None)
+    for ref in called.refs if named is None else ():
+        begins = run.read(ref, "__init__") if isinstance(ref, Class) else None
+        found = begins.of(Function) if begins is not None else [getattr(ref, "method", ref)]
+        names = [one.arg for part in found if isinstance(part, Function) for one in part.node.args.args]
+        names = names if ref in found else names[1:]
+        given = dict(zip(names, node.args, strict=False))
+        if name in given and not any(isinstance(one, ast.Starred) for one in node.args):
+            return given[name]
+    return named
 
 
 def _made(word: str, place: Placement, args: Sequence[Value], keywords: Mapping[str, Value]) -> Placement:

@@ -36,6 +36,7 @@ _ONE_OF, _SPLITS = re.compile(r"`[\w.]*\bchoice\("), re.compile(r"`.*\b(?:random
 SEEDED = "drawn with one seed"
 # How a reason ends that says so of what nothing seeds.
 UNSEEDED = "draws others on each process, as nothing seeds them"
+SEEDED_APART = "seeds each process with another number"
 STREAMS = frozenset({"torch", "numpy", "random"})
 # The notes of what draws where `shuffle=` says so, or in each case, seeded by an argument.
 _SHUFFLING, _BY_STATE, _STATE = "draws where it shuffles", "draws from its state", "random_state"
@@ -129,15 +130,13 @@ class RandomDraws:
         differing = [value for value in args[int(receiver) :] if not array_of(value).is_uniform]
         if not differing:
             self.run.parted_streams.pop(_stream(row), None)
-            if not receiver:
+            if not (receiver or (self.run.checks and _is_left_out(self.run, node))):
                 if self.run.checks:
                     self.run.meet("seeded", node, self.run.segment(node))
                 self.run.alike_streams |= STREAMS & {_stream(row)} or STREAMS
             return result
         self.run.seeded_apart = True
-        why = self.run.reason(
-            node, f"`{self.run.segment(node)}` seeds each process with another number", *differing
-        )
+        why = self.run.reason(node, f"`{self.run.segment(node)}` {SEEDED_APART}", *differing)
         if not receiver:
             if self.run.seeded is None or ".cuda." not in row.name:
                 self.run.seeded = why  # data are drawn on the host
@@ -209,6 +208,40 @@ def _generators(args: Args, keywords: Keywords) -> list[Instance]:
     """The generators that a draw may be from: the receiver, or what `generator=` gives."""
     given = [*args[:1], *([keywords["generator"]] if "generator" in keywords else [])]
     return [ref for value in given for ref in value.of(Instance) if ref.kind == "generator"]
+
+
+def _is_left_out(run: Run, node: ast.AST) -> bool:
+    """Whether a seed is set only where an option says so that has no default: `if args.seed is not None`."""
+    nodes = {node, *(call for _, call in run.calls)}
+    trees = list(dict.fromkeys(module.tree for module in run.modules if module.tree is not None))
+    unset = {name for tree in trees for name in _without_default(tree)}
+    return any(
+        isinstance(one, ast.If)
+        and _asked_for(one.test) in unset
+        and any(part in nodes for stmt in one.body for part in ast.walk(stmt))
+        for tree in (trees if unset else ())
+        for one in ast.walk(tree)
+    )
+
+
+def _asked_for(test: ast.expr) -> str:
+    """The last name of what a condition asks for being there."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot) and len(test.ops) == 1:
+        test = test.left if getattr(test.comparators[0], "value", "") is None else test
+    return test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
+
+
+@functools.lru_cache(maxsize=8)
+def _without_default(tree: ast.Module) -> frozenset[str]:
+    """The options of a script that are None unless they are given."""
+    found = set[str]()
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "add_argument":
+            words = {word.arg: getattr(word.value, "value", word.value) for word in one.keywords}
+            plain = words.keys().isdisjoint({"action", "required"}) and words.get("default") is None
+            names = [str(getattr(arg, "value", "")) for arg in one.args] if plain else []
+            found |= {name[2:].replace("-", "_") for name in names if name.startswith("--")}
+    return frozenset(found)
 
 
 @functools.lru_cache(maxsize=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.domains.placement import EACH, Kind
+from accelify.domains.placement import EACH, ONE, Kind
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
 from accelify.heap.values import TENSOR, Container, Value
@@ -27,8 +27,8 @@ def of_call(run: Run, name: str, taken: Value | None, node: ast.AST) -> None:
     if taken is None or name not in _METHODS | _FUNCTIONS or taken.of(Container):
         return
     place = array_of(taken)
-    of_each = place.form == EACH or (place.kind is Kind.PARTS and taken.type in ("", TENSOR))
-    if of_each:
+    parts = place.kind is Kind.PARTS and place.form != ONE and taken.type in ("", TENSOR)
+    if parts or place.form == EACH:
         text = (
             f"`{run.segment(node)}` fails on several processes: what is gathered has a number of each of them; "
             'use accelerator.reduce(.., reduction="mean"), or take the mean of what is gathered'

@@ -33,7 +33,7 @@ from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load, is_under_text
 from accelify.heap.pieces import Written
 from accelify.heap.state import is_part, part_written
-from accelify.heap.tables import with_part, written_to
+from accelify.heap.tables import passed_back, with_part, written_to
 from accelify.heap.turns import FIRST, take_turns
 from accelify.heap.values import (
     BATCH,
@@ -200,7 +200,9 @@ class Statements:
             made = self.run.passing("dict", self.run.shared_loops())
             put(self.run, made, Value())
             put(self.run, made, value, key.const)
-            self.bind_again(holder, Value(refs=(made,), type="dict"), scope)
+            table = Value(refs=(made,), type="dict")
+            self.bind_again(holder, table, scope)
+            passed_back(self.engine, holder, table)
         elif all(getattr(ref, "kind", "") == "table" for ref in base.refs):
             # A part of an array or a table is written: another version of it.
             why = self.run.reason(target, f"`{self.run.segment(target)}` is written", value)

@@ -42,3 +42,18 @@ def with_part(run: Run, base: Value, part: Placement, again: bool) -> Placement:
     if again and base.type in _TABLES and run.shared_loops() and place.kind is Kind.ROUND:
         return own("put together first")  # it adds up over the rounds
     return place
+
+
+def passed_back(engine: Interpreter, given: ast.expr | None, value: Value) -> None:
+    """Note that what a function of the project is called with is changed in place: a parameter of the one around.
+
+    Args:
+        engine: that goes through the script.
+        given: an expression in the function.
+        value: what it holds from then on.
+    """
+    function, call = engine.run.calls[-1] if engine.run.calls else (None, None)
+    arguments = getattr(function, "args", None)
+    if isinstance(given, ast.Name) and call is not None and isinstance(arguments, ast.arguments):
+        if given.id in {one.arg for one in (*arguments.args, *arguments.kwonlyargs)}:
+            engine.calls.libraries.mutated.setdefault(call, {})[given.id] = value

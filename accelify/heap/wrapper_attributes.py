@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from accelify.heap.engines import ALTERED
 from accelify.heap.frozen import is_frozen
@@ -14,8 +14,13 @@ from accelify.heap.values import Class, Instance, Ref, Value
 
 # What a script has written to the wrapper itself.
 SET = "#set "
-# What DeepSpeed's engine around a model has, which every process calls.
-_OF_ENGINES = frozenset({"load_checkpoint", "save_16bit_model", "save_checkpoint", "save_fp16_model"})
+# What DeepSpeed's engine around a model has, which every process calls; the mark of one that a script makes itself.
+_OF_ENGINES = frozenset(
+    "eval_batch load_checkpoint save_16bit_model save_checkpoint save_fp16_model train_batch".split()
+)
+ENGINE = "#engine"
+# What one has that waits for the others where another wrapper leaves it to the script.
+_STEPS = frozenset({"backward", "step"})
 # What a condition asks that goes by the wrapper around a model.
 _ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
 # What one asks that leaves, for what comes after it.
@@ -75,11 +80,28 @@ def without_wrapped(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
 
 def of_engine(run: Run, model: Instance, name: str) -> bool:
     """Whether it is the wrapper of DeepSpeed that has an attribute: no class of the prepared model has it."""
+    if run.read(model, ENGINE) is not None:
+        return name in _OF_ENGINES | _STEPS
     if name not in _OF_ENGINES or not (run.accelerated and model.prepared and model.kind == "module"):
         return False
     line = model.cls.line_up() if model.cls is not None else []
     classes = [one for one in line if isinstance(one, Class)]
     return all(run.read(one, name) is None for one in classes)
+
+
+def engine_called(
+    run: Run, receiver: Value, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> Value | None:
+    """A call of a method of DeepSpeed's engine that every process makes; None for another one."""
+    if not any(of_engine(run, ref, name) for ref in receiver.of(Instance)):
+        return None
+    if name == "backward":
+        run.meet("backward", node, name, [*args, *keywords.values()][:1], detail="plain")
+    elif name == "step":
+        run.meet("step", node, "optimizer.step", detail="prepared")
+    else:
+        run.meet("collective", node, f"model.{name}")
+    return Value()
 
 
 def of_attribute_set(run: Run, model: Ref, name: str, node: ast.AST) -> None:

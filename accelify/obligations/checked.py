@@ -17,7 +17,7 @@ from accelify.heap.random_draws import DRAWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_ways
-from accelify.obligations.drawn_batches import is_of_evaluation
+from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.loaded_weights import is_of_no_device
@@ -25,8 +25,10 @@ from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
 from accelify.obligations.own_ranks import (
     RANK,
+    SHARE,
+    is_alone,
+    is_by_rank,
     is_of_no_data,
-    is_of_rank_alone,
     names_rank,
     says_who,
     shows_rank,
@@ -43,13 +45,10 @@ _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one devic
 _OF_EFFECTS = frozenset({"once", "content", "path"})
 # How a reason begins that says that data differ.
 _APART = "the ranks share out"
-# How one ends that says that it is taken by the rank.
-_SHARE = "is this rank's share"
 # What one says of what split_between_processes gives.
 _OWN_ITEMS = "this rank's share"
 # How one says that a batch is of one process.
 _BATCH = "this rank's batch of"
-_ADDED = "` adds up over `"
 _TOGETHER = frozenset({"gathered", "broadcast"})
 _PUT_TOGETHER = "put it together over the processes first (gather, reduce)"
 _OVER_OTHERS = (
@@ -144,7 +143,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "once":
         known = _is_shared_out(event) or shows_rank(event, events) or _is_of_own_batch(event)
         known = known or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
-        known = known or (event.kind in MESSAGES and is_of_own_sample(event, events))
+        known = known or is_of_own_sample(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):
@@ -337,10 +336,7 @@ def _is_of_others(event: Event, events: Sequence[Event]) -> bool:
 
 def _is_shared_out(event: Event) -> bool:
     """Whether the processes share out among them how often it is done: `if number % size == rank`."""
-    return any(
-        guard.kind == "divergent" and any(step.text == RANK for step in guard.why.chain())
-        for guard in event.guards
-    )
+    return any(guard.kind == "divergent" and is_by_rank(guard.why) for guard in event.guards)
 
 
 def _is_of_one(event: Event) -> bool:
@@ -350,22 +346,24 @@ def _is_of_one(event: Event) -> bool:
 def _content(event: Event, events: Sequence[Event]) -> Obligation:
     """A figure that is shown or written is one of all processes, or one that they have alike."""
     of_main = _is_of_one(event)
-    if not of_main and names_rank(event):
+    if (not of_main and names_rank(event)) or is_of_own_sample(event, events):
         return made(event, "content", Status.PROVED)  # it says whose figures they are
     for value in event.shown:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
                 continue
-            if why is not None and (says_who(why, events) or (of_main and is_of_rank_alone(value, why))):
+            if why is not None and (says_who(why, events) or (of_main and is_alone(event, value, why))):
                 continue
             if place.kind is Kind.OWN and why is not None and is_of_no_data(why):
                 continue
             counted = place.kind is Kind.LINEAR and place.degree == 0
             if why is not None and _meets_before(why, events if of_main else (), counted):
                 continue
-            before = is_of_loop_before(event, why, events)
-            total = before and why is not None and any(_ADDED in step.text for step in why.steps())
-            of_rounds = place.kind in (Kind.ROUND, Kind.WIDE) and not is_of_evaluation(event, why, events)
+            before = is_of_loop_before(event, why, events) or is_added_up_before(event, why, events)
+            total = before and why is not None and any(ADDED in step.text for step in why.steps())
+            of_rounds = place.kind in (Kind.ROUND, Kind.WIDE) and not is_of_evaluation(
+                event, place, why, events
+            )
             if (event.in_training and not before) or (of_rounds and not total):
                 return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
             drawn = why is not None and _is_of_draws(why)
@@ -473,7 +471,7 @@ def _drawn_before_shared(event: Event) -> Reason | None:
     why = event.shown[0].why if event.shown else None
     steps = why.steps() if why is not None else ()
     # Numbers are in their order, however many each process has.
-    shares = [step for step in steps if step.text.endswith(_SHARE) and not step.text.startswith("`range(")]
+    shares = [step for step in steps if step.text.endswith(SHARE) and not step.text.startswith("`range(")]
     draws = (step for share in shares for one in share.parents for step in one.steps())
     return next((step for step in draws if step.text.endswith(DRAWS)), None)
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from accelify.domains.placement import Placement, is_figure
 from accelify.domains.reasons import Reason
 from accelify.heap.run import Event
 
+# What a reason says of a sum over the rounds of a loop.
+ADDED = "` adds up over `"
 
-def is_of_evaluation(event: Event, why: Reason | None, events: Sequence[Event]) -> bool:
-    """Whether a figure is of batches that a loop before drew by hand, and that nothing is trained with.
+
+def is_of_evaluation(event: Event, place: Placement, why: Reason | None, events: Sequence[Event]) -> bool:
+    """Whether a figure is of batches that were drawn by hand in no loop that is still on, and for no training.
 
     Args:
         event: shows the figure.
+        place: that of the figure.
         why: it is of one process's share.
         events: all of the script.
     """
@@ -22,8 +27,7 @@ def is_of_evaluation(event: Event, why: Reason | None, events: Sequence[Event]) 
         (other.module.path, other.line)
         for other in events
         if other.kind == "draw"
-        and other.loops
-        and other.loops[-1].number not in around
+        and (other.loops[-1].number not in around if other.loops else is_figure(place))
         and (other.module.path, other.line) in steps
     }
     return bool(drawn) and not any(
@@ -32,6 +36,23 @@ def is_of_evaluation(event: Event, why: Reason | None, events: Sequence[Event]) 
         if other.kind == "backward"
         for value in other.shown
     )
+
+
+def is_added_up_before(event: Event, why: Reason | None, events: Sequence[Event]) -> bool:
+    """Whether a figure is a sum over the rounds of another loop than those around it, in which nothing is trained.
+
+    Args:
+        event: shows the figure.
+        why: it is of one process's share.
+        events: all of the script.
+    """
+    around = {loop.place for loop in event.loops}
+    steps = why.steps() if why is not None else []
+    places = {(step.path, step.line) for step in steps if ADDED in step.text} - around
+    if not places or (steps[-1].path, steps[-1].line) in around:
+        return False  # it is of the batch of this round
+    found = [loop for other in events for loop in other.loops if loop.place in places]
+    return bool(found) and not any(loop.trains for loop in found)
 
 
 def _places(why: Reason | None) -> Iterator[tuple[str, int]]:

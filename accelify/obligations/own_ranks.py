@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import KEYS
+from accelify.heap.counts import OF_BATCH
+from accelify.heap.random_draws import DRAWS, SEEDED_APART, UNSEEDED
 from accelify.heap.run import Event
 from accelify.heap.transfers import NAMES_PROCESS, TEMPORARY, TIME
 from accelify.heap.values import Container, Value
 from accelify.obligations.sinks import places
 
+# How a reason ends that says that something is taken by the rank.
+SHARE = "is this rank's share"
 RANK, _FLAG = "the rank", "only on the main process"
 _NUMBERS = frozenset({RANK, "the number of processes"})
 _LONGEST_WAY, _MOST_STEPS = 8, 100
@@ -52,13 +56,26 @@ def says_who(why: Reason, events: Sequence[Event]) -> bool:
     )
 
 
-def is_of_rank_alone(value: Value, why: Reason, steps: int = 0) -> bool:
+def is_by_rank(why: Reason) -> bool:
+    """Whether a condition asks for the rank, and for no figure of what the ranks share out."""
+    asks = any(step.text == RANK for step in why.chain())
+    steps = why.steps()
+    return asks and not any(step.text.endswith(SHARE) or step.text.startswith(OF_BATCH) for step in steps)
+
+
+def is_alone(event: Event, value: Value, why: Reason) -> bool:
+    """Whether it is the rank by itself that makes a value what it is, or what the process draws, of what goes to a
+    file, such as pictures: of a number that is shown, all are to have drawn the same one."""
+    return _is_of_rank_alone(value, why) or (event.kind == "file.write" and _is_drawn_alone(why))
+
+
+def _is_of_rank_alone(value: Value, why: Reason, steps: int = 0) -> bool:
     """Whether the rank, and how many there are, by itself makes a text or number what it is, as among all options or in
     a seed: it chooses no part of something, and is handed to nothing."""
     chosen = "[" if value.type == "builtins.str" else "[("
     if why.says_why or steps > _LONGEST_WAY or any(sign in why.text for sign in chosen):
         return why.text in _NUMBERS
-    return bool(why.parents) and all(is_of_rank_alone(value, one, steps + 1) for one in why.parents)
+    return bool(why.parents) and all(_is_of_rank_alone(value, one, steps + 1) for one in why.parents)
 
 
 def is_of_no_data(why: Reason) -> bool:
@@ -67,6 +84,21 @@ def is_of_no_data(why: Reason) -> bool:
     while waiting and len(seen) < _MOST_STEPS:
         step = waiting.pop()
         if not (step.parents or step.text in _MADE_UP or step.text.endswith(_DIFFERS)):
+            return False
+        waiting += [one for one in step.parents if id(one) not in seen]
+        seen |= {id(one) for one in step.parents}
+    return not waiting
+
+
+def _is_drawn_alone(why: Reason) -> bool:
+    """Whether a value is the process's own by nothing but what it draws, such as noise: it is of no share of the
+    data."""
+    waiting, seen = [why], set[int]()
+    while waiting and len(seen) < _MOST_STEPS:
+        step = waiting.pop()
+        if step.text.endswith((UNSEEDED, SEEDED_APART)):
+            continue
+        if not step.parents or (step.says_why and not step.text.endswith(DRAWS)):
             return False
         waiting += [one for one in step.parents if id(one) not in seen]
         seen |= {id(one) for one in step.parents}

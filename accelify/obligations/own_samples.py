@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from accelify.heap.run import Event
+from accelify.obligations.error_messages import MESSAGES
 
 _GETS = "__getitem__"
 
@@ -14,7 +15,11 @@ _GETS = "__getitem__"
 def is_of_own_sample(event: Event, events: Sequence[Event]) -> bool:
     """Whether what is shown goes by one sample: it stands in a handler or under a condition where samples are read. The
     processes read other samples, and what the main process alone shows hides those of the others."""
-    if event.module.tree is None or not _is_conditional(event.module.tree, event.node):
+    if (
+        event.kind not in MESSAGES
+        or event.module.tree is None
+        or not _is_conditional(event.module.tree, event.node)
+    ):
         return False
     trees = {str(one.module.path): one.module.tree for one in events if one.module.tree is not None}
     places = [(str(event.module.path), event.line), *((str(path), line) for path, line in event.via)]
