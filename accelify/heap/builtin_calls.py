@@ -36,6 +36,7 @@ from accelify.heap.partials import partial_of
 from accelify.heap.paths import a_length, joined_path, pattern
 from accelify.heap.questions import is_instance, type_of
 from accelify.heap.random_draws import is_as_long
+from accelify.heap.texts import text_of
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -281,7 +282,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
 
 
 def _text(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    return joined_path(engine.expressions.text(node, args), args[:1])
+    return joined_path(text_of(engine, node, args), args[:1])
 
 
 def _flag(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

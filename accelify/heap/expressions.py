@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.meeting_rows import meeting, meets, mixing
-from accelify.domains.placement import CLOCK, FIGURE, ROUND_ROWS, Kind, function, multiplied, own
+from accelify.domains.placement import ROUND_ROWS, Kind, function, multiplied, own
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
 from accelify.heap import on_tpu, shapes
@@ -24,7 +24,6 @@ from accelify.heap.containers import (
     keys_in,
     keys_of,
     put,
-    worst,
 )
 from accelify.heap.counts import (
     compared,
@@ -52,7 +51,7 @@ from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.parts_of_rows import of_each_row, part_of
 from accelify.heap.paths import joined_path, named_in, pattern, with_text
 from accelify.heap.state import is_part
-from accelify.heap.texts import known_text, percent, texts_of
+from accelify.heap.texts import known_text, percent, text_of, texts_of
 from accelify.heap.values import (
     BATCH,
     DEVICE,
@@ -159,7 +158,7 @@ class Expressions:
                 return self.run.made(node, ROUND_ROWS, right)
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
-            return with_text(self.text(node, filled), percent(left, filled[1:]))
+            return with_text(text_of(self.engine, node, filled), percent(left, filled[1:]))
         if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right.type == PART:
             self.run.meet("divide", node, "", [right])
         if isinstance(op, ast.Div | ast.Mult) and is_zero(left) and right.place.is_uniform:
@@ -203,7 +202,7 @@ class Expressions:
         else:
             made = self.run.made(node, place, *weighed(op, left, right), type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
-            made = self.text(node, [left, right]) if place.kind is Kind.CLOCK else made
+            made = text_of(self.engine, node, [left, right]) if place.kind is Kind.CLOCK else made
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
             made = joined_path(replace(made, type="pathlib.Path"), [left, right])
@@ -308,32 +307,12 @@ class Expressions:
         parts = [self.evaluate(part, scope) for part in node.values]
         if (known := known_text(node, parts)) is not None:
             return constant(known)
-        return with_text(self.text(node, [one for one in parts if one.const is UNSET]), map(pattern, parts))
+        return with_text(
+            text_of(self.engine, node, [one for one in parts if one.const is UNSET]), map(pattern, parts)
+        )
 
     def _FormattedValue(self, node: ast.FormattedValue, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)
-
-    def text(self, node: ast.AST, parts: Sequence[Value]) -> Value:
-        """A text that shows values: what the furthest of them from the original's is."""
-        parts = self.shown(parts, node)
-        if not parts:
-            return Value(type="builtins.str")
-        furthest = worst(parts)
-        place = array_of(furthest)
-        if place == CLOCK:
-            # Beside a time stands a figure: it is what counts where the text is shown.
-            furthest = worst([one for one in parts if array_of(one) != CLOCK] or parts)
-            beside = array_of(furthest)
-            if beside.kind is Kind.SAME and not beside.phase:
-                place = replace(CLOCK, degree=beside.degree)
-            else:
-                furthest, place = worst(parts), replace(CLOCK, form=FIGURE if beside != CLOCK else "")
-        apart = [one for one in parts if not array_of(one).is_uniform]
-        if place.kind is Kind.OWN and apart[1:]:
-            place = own() if any(array_of(one) != place for one in apart) else place
-        elif place.is_same or furthest.why is not None:
-            return Value(place, furthest.why, type="builtins.str")
-        return Value(place, self.run.reason(node, f"`{self.run.segment(node)}`", *apart), type="builtins.str")
 
     def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
         """What the texts of values show."""

@@ -29,7 +29,7 @@ from accelify.heap.moved import COPYING, are_passed, sent
 from accelify.heap.paths import joined_path, known_of, pattern, with_text
 from accelify.heap.schedules import is_of_all, length_of
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
-from accelify.heap.texts import formatted
+from accelify.heap.texts import formatted, text_of
 from accelify.heap.transfers import TEMPORARY, Transfers
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
@@ -198,7 +198,7 @@ class LibraryCalls:
         if type_ == "builtins.str":
             if name == "format":
                 return formatted(self.engine, receiver, args, keywords, node)
-            return self.engine.expressions.text(node, [receiver, *args, *keywords.values()])
+            return text_of(self.engine, node, [receiver, *args, *keywords.values()])
         row = self.run.knowledge.method(type_ or None, name)
         # What arrays have in common says nothing of a model, or of an object that takes in what it gets.
         kind = "" if instance is None else instance.kind

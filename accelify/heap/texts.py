@@ -10,8 +10,9 @@ from itertools import chain, count
 from string import Formatter
 from typing import TYPE_CHECKING
 
-from accelify.domains.placement import own
-from accelify.heap.containers import shown_fields
+from accelify.domains.placement import CLOCK, FIGURE, Kind, own
+from accelify.domains.replacing import replace
+from accelify.heap.containers import array_of, shown_fields, worst
 from accelify.heap.paths import pattern, with_text
 from accelify.heap.values import OWN_DEVICE, UNSET, Instance, Value
 
@@ -22,6 +23,31 @@ if TYPE_CHECKING:
 _FIELD = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]")
 # What stands in the place of a value in a text: which one, and attributes of it.
 _PLACE = re.compile(r"(\w*)((?:\.\w+)*)")
+
+
+def text_of(engine: Interpreter, node: ast.AST, parts: Sequence[Value]) -> Value:
+    """A text that shows values: what the furthest of them from the original's is."""
+    run, parts = engine.run, engine.expressions.shown(parts, node)
+    if not parts:
+        return Value(type="builtins.str")
+    furthest = worst(parts)
+    place = array_of(furthest)
+    if place == CLOCK:
+        # Beside a time stands a figure: it is what counts where the text is shown.
+        furthest = worst([one for one in parts if array_of(one) != CLOCK] or parts)
+        beside = array_of(furthest)
+        if beside.kind is Kind.SAME and not beside.phase:
+            place = replace(CLOCK, degree=beside.degree)
+        else:
+            furthest, place = worst(parts), replace(CLOCK, form=FIGURE if beside != CLOCK else "")
+    apart = [one for one in parts if not array_of(one).is_uniform]
+    if place.kind is not Kind.OWN or not apart[1:]:
+        apart = [furthest]
+        if place.is_same or furthest.why is not None:
+            return Value(place, furthest.why, type="builtins.str")
+    # What only the main process has of one part is no remedy for the others.
+    place = own() if any(array_of(one) != place for one in apart) else place
+    return Value(place, run.reason(node, f"`{run.segment(node)}`", *apart), type="builtins.str")
 
 
 def filled(
@@ -51,13 +77,13 @@ def formatted(
     """What `text.format(...)` makes."""
     parts = filled(engine, text, args, keywords, node)
     if parts is None:
-        return engine.expressions.text(node, [text, *args, *keywords.values()])
+        return text_of(engine, node, [text, *args, *keywords.values()])
     shown = iter(parts)
     written = [
         [before, *([] if place is None else [pattern(next(shown)) if not (form or turned) else "*"])]
         for before, place, form, turned in _fields(text.const)
     ]
-    return with_text(engine.expressions.text(node, parts), chain.from_iterable(written))
+    return with_text(text_of(engine, node, parts), chain.from_iterable(written))
 
 
 def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
