@@ -14,7 +14,7 @@ from accelify.domains.placement import (
     own,
 )
 from accelify.domains.replacing import replace
-from accelify.heap import misuse, shapes, single_numbers
+from accelify.heap import misuse, options, shapes, single_numbers
 from accelify.heap.axes import arguments_of
 from accelify.heap.containers import (
     array_of,
@@ -133,12 +133,12 @@ class LibraryCalls:
             if any(of_engine(self.run, ref, name) for ref in receiver.of(Instance)):
                 self.run.meet("collective", node, f"model.{name}")
                 return Value()
-            if name == "parse_args":
-                # What is written to it is read again, such as the rank.
-                options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
-                return Value(refs=(options,))
         else:
             misuse.of_move(self.run, name, args, keywords, node)
+        if name == "add_argument":
+            options.added(self.run, receiver, args, keywords)
+        elif name == "parse_args":
+            return options.parsed(self.run, receiver, node)
         keywords = misuse.without_devices(keywords)
         if name in ("to", "cuda"):
             # Wherever a tensor lies, it is the same.

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 
+from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
 from accelify.heap.library_calls import QUESTIONS
 from accelify.heap.paths import file_of, words_of
@@ -93,6 +94,16 @@ def _in_order(events: Sequence[Event]) -> Iterator[Obligation]:
                 before_now.append(event)
             if event.kind == "folder.list":
                 listed.setdefault(name, event)
+
+
+def is_sought(event: Event, events: Sequence[Event]) -> bool:
+    """Whether every process looks for what the main process alone has written by its own clock or id."""
+    path = event.path
+    if event.kind not in _READS or path is None or path.place.kind not in (Kind.CLOCK, Kind.OWN):
+        return False
+    whys = [one.path.why for one in events if _of_main(one) and _writes(one) and one.path is not None]
+    origins = [why.origin() for why in whys if why is not None]
+    return not _of_main(event) and path.why is not None and path.why.origin() in origins
 
 
 def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:

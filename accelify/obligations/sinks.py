@@ -15,6 +15,7 @@ from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.obligations.error_messages import is_of_caught_error
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.ordering import is_sought
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
@@ -93,7 +94,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
             yield from _wrapped(event)
     elif event.kind in _ONCE or (event.kind == "folder.make" and not _exists_ok(event)):
         yield _once(event)
-    elif event.kind == "folder.make" and event.path is not None:
+    elif event.path is not None and (event.kind == "folder.make" or is_sought(event, events)):
         yield _path(event)
     elif event.kind == "leave":
         why = next((guard.why for guard in event.guards if guard.parts_ranks), None)

@@ -111,6 +111,12 @@ def names_figures(conversion: Conversion) -> bool:
     return bool({"ACC302", "ACC405", "ACC701", "ACC704"} & {f.code for f in conversion.remaining})
 
 
+def names_path(conversion: Conversion) -> bool:
+    """Whether the engine names a path that differs between processes."""
+    prove([conversion], conversion)
+    return "ACC703" in {f.code for f in conversion.remaining}
+
+
 def check_transformed(
     place: str, before: str, after: str, *, batch_size: str = "per-process", **others: str
 ) -> Conversion:

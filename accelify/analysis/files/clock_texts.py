@@ -7,16 +7,15 @@ seed, and are asked for as these are.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 from accelify.analysis.files.named_times import named_times
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import calls_in, dotted, walk
 
-Place = tuple[Scope, ast.AST]
 # How often a text is passed on before it is not followed any more.
 _FARTHEST = 3
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
@@ -43,7 +42,6 @@ class ClockTexts:
     def __init__(self, script: ScriptModel) -> None:
         self._script = script
         self._given: dict[Scope, bool] = {}
-        self._places: dict[Scope, Place | None] = {}
         self._telling: dict[Module, bool] = {}
         self._times: dict[Scope, set[str]] = {}
 
@@ -123,25 +121,9 @@ class ClockTexts:
         contained += [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return last in _JOINING and any(self.is_text(n, names) for n in contained)
 
-    def is_drawn(self, nodes: Iterable[ast.AST]) -> bool:
-        """Whether ids are drawn among some nodes, or in functions that they call, and no clock is read."""
-        asked = self._asked(nodes, set())
-        return bool(asked & _IDS) and not asked & (_TEXTS | _TIMES)
-
     def calls_one_of(self, function: Scope, others: set[Scope]) -> bool:
         """Whether a function is one of some others, or calls one."""
         return function in others or any(self._called(node) & others for node in function.nodes)
-
-    def in_path(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
-        """Where a function, or one that it calls, puts text of the clock into what is a path; None where it does not.
-
-        With the function in which that is: it may be one of another module.
-        """
-        if function not in self._places:
-            self._places[function] = None
-            if self._may_tell(function):
-                self._places[function] = self._place(function, is_path)
-        return self._places[function]
 
     def is_taken_into_path(
         self, function: Scope, name: str, is_path: Callable[[Scope, ast.AST], bool], left: int = _FARTHEST
@@ -175,33 +157,12 @@ class ClockTexts:
                     return node
         return None
 
-    def _place(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
-        own = self.first_path(function, self.named_in(function), is_path)
-        if own is not None:
-            return function, own
-        for node in function.nodes:
-            for callee in in_order(self._called(node)):
-                inner = self.in_path(callee, is_path)
-                if inner is not None:
-                    return inner
-        return None
-
     def _gives(self, function: Scope) -> bool:
         returned = [n.value for n in function.of_type(ast.Return) if n.value is not None]
         if not returned or function.kind != "function":
             return False
         names = self.named_in(function)
         return any(self.is_text(value, names) for value in returned)
-
-    def _asked(self, nodes: Iterable[ast.AST], seen: set[Scope]) -> set[str]:
-        asked: set[str] = set()
-        for node in nodes:
-            if isinstance(node, ast.Call):
-                asked.add(_last_name(node))
-                given = {callee for callee in self._called(node) - seen if self.is_given(callee)}
-                seen |= given
-                asked.update(*(self._asked(callee.nodes, seen) for callee in given))
-        return asked
 
     def _may_tell(self, function: Scope) -> bool:
         return self.is_near and (
