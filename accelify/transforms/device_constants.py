@@ -33,7 +33,7 @@ from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import DEVICE, Class
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.unnumbered import is_first_gpu, unnumbered
+from accelify.transforms.fixes_elsewhere import FixElsewhere
 from accelify.writer import edits as verbs
 from accelify.writer.edits import InsertAfter
 
@@ -45,6 +45,8 @@ CONSTANT = Rule(
 )
 # What a device can be written as where it is chosen.
 _WRITTEN = (ast.Call, ast.Constant, ast.JoinedStr, ast.BinOp)
+_FIRST = "cuda:0"
+_MESSAGE = f'`"{_FIRST}"` is the same GPU for every process, `"cuda"` is each process\'s own'
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -235,10 +237,10 @@ def _elsewhere(context: Context, constant: DeviceConstant, readers: Sequence[Mod
 def _is_unnumbered(context: Context, constant: DeviceConstant) -> bool:
     """Whether a constant is the first GPU, from which the number could be removed in the text."""
     texts = [n for value in constant.values for n in walk(value) if isinstance(n, ast.Constant)]
-    first = [text for text in texts if is_first_gpu(text)]
+    first = [text for text in texts if _is_first_gpu(text)]
     numbered = [text for text in texts if isinstance(text.value, str) and ":" in text.value]
     return len(first) == len(numbered) > 0 and all(
-        unnumbered(context, constant.module, n, CONSTANT) for n in first
+        _unnumbered(context, constant.module, n, CONSTANT) for n in first
     )
 
 
@@ -250,3 +252,36 @@ def _import(context: Context) -> ast.stmt:
 def _file(module: object) -> str:
     path = getattr(module, "path", None)
     return path.name if path is not None else "the script"
+
+
+# The text of the first GPU, `"cuda:0"`, whose number can be removed: `"cuda"` is each process's GPU.
+
+
+def _unnumbered(context: Context, module: Module, text: ast.expr, rule: Rule) -> bool:
+    """Take the number from `"cuda:0"` in a module that is not converted; False where that cannot be done."""
+    if module in context.script.modules or not _can_go(context, module, text):
+        return False
+    quote = module.tree.segment(text)[0]
+    # Without the number it is the process's GPU.
+    edit = verbs.replace(text, f"{quote}cuda{quote}")
+    context.fixes_elsewhere.append(FixElsewhere(module, text, edit, rule, _MESSAGE))
+    return True
+
+
+def _is_first_gpu(node: ast.AST) -> bool:
+    """Whether a node is the text `"cuda:0"`."""
+    return isinstance(node, ast.Constant) and node.value == _FIRST
+
+
+def _can_go(context: Context, module: Module, text: ast.expr) -> bool:
+    """Whether a text is written out, and the program does not test for it: `if device == "cuda:0":`."""
+    if not _is_first_gpu(text) or isinstance(module.tree.parent(text), ast.JoinedStr):
+        return False  # a part of a longer text is none that a device is made of
+    modules = dict.fromkeys(context.script.program.modules.values())
+    return module.tree.segment(text)[1:-1] == _FIRST and not any(
+        _is_first_gpu(part)
+        for one in modules
+        if one.tree.mentions(_FIRST)
+        for test in one.tree.nodes(ast.Compare)
+        for part in walk(test)
+    )
