@@ -21,7 +21,7 @@ the GPU of each process once the Accelerator is made, `"cuda:1"` is the same one
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from accelify.analysis.devices.as_text import in_place_of
 from accelify.analysis.devices.class_devices import own_devices
@@ -64,8 +64,8 @@ def transform(context: Context) -> Iterator[Change]:
         for text, reads in by_text.items():
             yield from _read(context, constant, text, reads, left)
         readers = [*constant.readers, *map(context.script.module_of, left)]
-        if constant.is_indexed and readers and not _is_unnumbered(context, constant):
-            yield _elsewhere(context, constant, readers)
+        if constant.is_indexed and readers:
+            _take_number_off(context, constant)
     yield from _among_others(context)
     yield from _of_base_classes(context)
     yield from _on_import(context)
@@ -76,7 +76,7 @@ def _on_import(context: Context) -> Iterator[Change]:
     script = context.script
     chosen: dict[Module, list[DeviceConstant]] = {}
     for constant in context.plan.device_constants:
-        # A device with a number is already reported with its readers.
+        # A device with a number is named where it is used.
         if not constant.is_cpu and not constant.is_indexed:
             chosen.setdefault(constant.module, []).append(constant)
     entry = script.program.entry
@@ -223,30 +223,19 @@ def _can_be_bound(context: Context, reads: list[ast.Name | ast.Attribute]) -> bo
     )
 
 
-def _elsewhere(context: Context, constant: DeviceConstant, readers: Sequence[Module]) -> Change:
-    files = sorted({_file(module) for module in readers})
-    verb = "goes" if len(files) == 1 else "go"
-    message = (
-        f"{', '.join(files)} {verb} on using `{constant.name}` of {_file(constant.module)}, the same GPU for every "
-        'process: name it without a number there (torch.device("cuda")), and the Accelerator selects each process\'s '
-        "own"
-    )
-    return context.change(CONSTANT, constant.reads[0] if constant.reads else _import(context), message)
-
-
-def _is_unnumbered(context: Context, constant: DeviceConstant) -> bool:
-    """Whether a constant is the first GPU, from which the number could be removed in the text."""
+def _take_number_off(context: Context, constant: DeviceConstant) -> None:
+    """Make `"cuda"` of the first GPU, where that is what a module which is not converted chooses."""
+    module = constant.module
     texts = [n for value in constant.values for n in walk(value) if isinstance(n, ast.Constant)]
     first = [text for text in texts if _is_first_gpu(text)]
     numbered = [text for text in texts if isinstance(text.value, str) and ":" in text.value]
-    return len(first) == len(numbered) > 0 and all(
-        _unnumbered(context, constant.module, n, CONSTANT) for n in first
-    )
-
-
-def _import(context: Context) -> ast.stmt:
-    body = context.tree.module.body
-    return next((s for s in body if isinstance(s, (ast.Import, ast.ImportFrom))), body[0])
+    if module in context.script.modules or len(first) < len(numbered):
+        return
+    for text in first if all(_can_go(context, module, text) for text in first) else ():
+        quote = module.tree.segment(text)[0]
+        # Without the number it is the process's GPU.
+        edit = verbs.replace(text, f"{quote}cuda{quote}")
+        context.fixes_elsewhere.append(FixElsewhere(module, text, edit, CONSTANT, _MESSAGE))
 
 
 def _file(module: object) -> str:
@@ -255,17 +244,6 @@ def _file(module: object) -> str:
 
 
 # The text of the first GPU, `"cuda:0"`, whose number can be removed: `"cuda"` is each process's GPU.
-
-
-def _unnumbered(context: Context, module: Module, text: ast.expr, rule: Rule) -> bool:
-    """Take the number from `"cuda:0"` in a module that is not converted; False where that cannot be done."""
-    if module in context.script.modules or not _can_go(context, module, text):
-        return False
-    quote = module.tree.segment(text)[0]
-    # Without the number it is the process's GPU.
-    edit = verbs.replace(text, f"{quote}cuda{quote}")
-    context.fixes_elsewhere.append(FixElsewhere(module, text, edit, rule, _MESSAGE))
-    return True
 
 
 def _is_first_gpu(node: ast.AST) -> bool:

@@ -22,7 +22,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from accelify.analysis.data.fetch_options import asks_to_download
-from accelify.analysis.data.fetches import asked_to_download, is_download, makes_ready
+from accelify.analysis.data.fetches import is_download, makes_ready
 from accelify.analysis.files.asked_paths import after_tests, asked_paths
 from accelify.analysis.files.effect_sites import DOWNLOADS
 from accelify.analysis.files.folders import folder_made, makes_folder
@@ -183,11 +183,6 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(stmt)
         if accelerator is None:
-            stated = asked_to_download(fetch.call, context.script.qualname(fetch.call.func))
-            if stated is not None and not isinstance(stated, ast.Constant):
-                continue  # the caller decides whether to download
-            message = "every process would download this; fetch it before launching"
-            yield context.change(DOWNLOAD, fetch.call, message)
             continue
         alone = fetch.every_time and not fetch.used
         run = context.run_of(stmt, partial(_is_alike, wanted, fetch))
