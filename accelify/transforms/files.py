@@ -195,7 +195,7 @@ def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
     written = [call for call in calls_done([stmt]) if is_writing(context, call)]
     edits = [_may_be_there(context, call) for call in written if makes_folder(call)]
     if edits and len(edits) == len(written) and all(edits):
-        message = "every process would make this folder, which may be there by then"
+        message = "every process would write this: the folder may be there"
         yield context.change(FILES, stmt, message, [edit for one in edits for edit in one])
 
 
