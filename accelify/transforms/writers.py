@@ -107,6 +107,11 @@ def _group(context: Context, made: list[ast.Call], contained: set[Entity]) -> It
         for call in made:
             if script.qualname(call.func) not in k.WRITER_CLASSES:
                 context.claim(call)
+                maker = dotted(call.func) or context.tree.segment(call.func)
+                message = (
+                    f"every process opens a log of its own; have `{maker}` open and write it on one alone"
+                )
+                yield context.change(WRITER, call, message)
             elif seen and uses and not screens:
                 # What is opened everywhere stays empty where nothing is written.
                 message = "every process opens a log of its own, and only the main process writes to it"

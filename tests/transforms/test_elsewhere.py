@@ -10,7 +10,7 @@ import pytest
 from accelify.conversion import Conversion
 from accelify.convert import convert_project, convert_source
 from accelify.source import Source
-from tests.transforms.support import PATH, frame, named, place_of, prints_by_all
+from tests.transforms.support import PATH, frame, place_of, prints_by_all
 
 HEAD = """
 import csv, json, os, random, sys, time
@@ -349,7 +349,7 @@ def test_an_object_that_is_read_is_there_on_every_process(tmp_path: Path) -> Non
     conversion = converted(tmp_path, LOG, ready="log = Log('a')", epoch="log.row(1)", end="n = log.rows + 1")
     assert place_of(conversion.new_text, "ready") == "log = Log('a')"
     assert place_of(conversion.new_text, "epoch") == "log.row(1)"
-    assert named(conversion)
+    assert findings(conversion, "ACC204")
 
 
 def test_a_writer_that_another_module_makes(tmp_path: Path) -> None:
@@ -462,7 +462,7 @@ def test_a_file_that_is_opened_again(tmp_path: Path) -> None:
         tmp_path, LOGGED, ready="notes = Notes('a')\nnotes.note('x')", end="print(1, file=notes.file)"
     )
     assert place_of(conversion.new_text, "ready") == f"notes = Notes('a')\n{GUARD}notes.note('x')"
-    assert named(conversion)
+    assert findings(conversion, "ACC204")
 
 
 def test_a_writer_of_a_trainer_is_closed_by_who_made_it() -> None:
