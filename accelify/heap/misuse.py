@@ -276,9 +276,7 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
         if name == "to":
             # A number that a name stands for may be one process's.
             number = number and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Constant)
-        number = number or (
-            value.type == NUMBER and not run.checks
-        )  # in a launched script one of each process
+        number = number or value.type == NUMBER
         if (isinstance(const, str) and const.startswith(("cuda:", "xpu:", "npu:"))) or (
             number and "load" not in name
         ):

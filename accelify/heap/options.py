@@ -9,6 +9,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from accelify.heap.containers import array_of
+from accelify.heap.fields import OTHERS
 from accelify.heap.run import Run
 from accelify.heap.values import Instance, Value, constant
 
@@ -26,7 +27,8 @@ def added(run: Run, parser: Value, args: Sequence[Value], keywords: Mapping[str,
     name = stated.const if stated is not None else long[0].lstrip("-").replace("-", "_") if long else None
     if default is None or not isinstance(name, str):
         return
-    number = type(default.const) is int and default.const >= 0
+    # Where a launcher started the script, a number is one of each process.
+    number = type(default.const) is int and default.const >= 0 and not run.checks
     if number or not array_of(default).is_same:
         for ref in parser.of(Instance):
             known = run.read(ref, _NAMES)
@@ -38,6 +40,7 @@ def added(run: Run, parser: Value, args: Sequence[Value], keywords: Mapping[str,
 def parsed(run: Run, parser: Value, node: ast.AST) -> Value:
     """The options that a parser reads: what is written to them is read again."""
     options = run.allocate((node, "parse_args"), lambda: Instance(None, "argparse.Namespace"))
+    run.store.set(options, OTHERS, Value())
     for ref in parser.of(Instance):
         known = run.read(ref, _NAMES)
         for name in known.const if known is not None and isinstance(known.const, tuple) else ():
