@@ -242,11 +242,10 @@ def _log_files(context: Context) -> Iterator[Change]:
         if context.is_settled(call):
             continue
         accelerator = context.accelerator(call) if context.reaches_cheaply(call) else None
-        edits: list[Edit] = []
         if accelerator is not None:
             text = f'{context.tree.segment(mode)} if {accelerator}.is_main_process else "a"'
-            edits.append(verbs.replace(mode, text))
-        yield context.change(LOGGING, call, "every process empties this file when it opens it", edits)
+            edit = verbs.replace(mode, text)
+            yield context.change(LOGGING, call, "every process empties this file when it opens it", [edit])
 
 
 def _logs(context: Context, call: ast.Call, given: list[ast.Assign]) -> bool:

@@ -10,11 +10,10 @@ import ast
 from collections.abc import Callable, Collection
 from functools import cached_property
 
-from accelify.analysis.files.named_times import named_times
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import calls_in, dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, target_names, walk
 
 # How often a text is passed on before it is not followed any more.
 _FARTHEST = 3
@@ -30,6 +29,10 @@ _JOINING = frozenset(
     """join format replace strip lstrip rstrip lower upper str repr Path PurePath expanduser abspath normpath realpath
     joinpath with_suffix as_posix resolve int round""".split()
 )
+_SHOWN = frozenset({"time", "now", "today", "utcnow", "localtime", "gmtime"})
+# What is made of a time and is one, too, and dates that are no clock's but of the same kind.
+_KEEPING = frozenset({"int", "round", "replace", "date", "timestamp", "astimezone"})
+_DATES = frozenset({"datetime", "strptime", "fromtimestamp", "fromisoformat"})
 
 
 class ClockTexts:
@@ -84,7 +87,7 @@ class ClockTexts:
         around: Scope | None = scope
         while around is not None:
             if around not in self._times:
-                self._times[around] = named_times(around)
+                self._times[around] = _named_times(around)
             found |= {name for name in self._times[around] if scope.resolve(name) is around}
             around = around.parent
         return found
@@ -200,8 +203,11 @@ def is_text_of_time(value: ast.AST) -> bool:
     return bool(names & {"str", "repr", "format"}) or any(_is_filled_text(n) for n in walk(value))
 
 
-def _last_name(call: ast.Call) -> str:
-    return str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
+def _last_name(value: ast.expr) -> str:
+    """By what a call calls, "" where it is none."""
+    if not isinstance(value, ast.Call):
+        return ""
+    return str(dotted(value.func) or getattr(value.func, "attr", "")).rsplit(".", 1)[-1]
 
 
 def _is_filled_text(node: ast.AST) -> bool:
@@ -214,3 +220,38 @@ def _is_filled_text(node: ast.AST) -> bool:
 def _parts(node: ast.expr) -> list[ast.expr]:
     """What a tuple or list holds, or the expression itself."""
     return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+
+
+def _named_times(scope: Scope) -> set[str]:
+    """The variables of a function, class or module that hold what a clock showed, or a date in its place."""
+    made: dict[str, list[ast.expr]] = {}
+    others: set[str] = set()
+    for node in scope.of_type(ast.Assign):
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            made.setdefault(node.targets[0].id, []).append(node.value)
+        else:
+            others.update(name for target in node.targets for name in target_names(target))
+    if not any(any(map(_is_shown, values)) for values in made.values()):
+        return set()
+    for node in scope.of_type(ast.AugAssign, ast.For):
+        others.update(target_names(node.target))
+    found: set[str] = set()
+    for name, values in made.items():
+        if name not in others and any(_is_time(value, found) for value in values):
+            if all(_is_time(value, {*found, name}) or _last_name(value) in _DATES for value in values):
+                found.add(name)
+    return found
+
+
+def _is_shown(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and any(_last_name(call) in _SHOWN for call in calls_in(value))
+
+
+def _is_time(value: ast.expr, names: set[str]) -> bool:
+    if isinstance(value, ast.Name):
+        return value.id in names
+    if not isinstance(value, ast.Call):
+        return False
+    last = _last_name(value)
+    contained = [*value.args, *([value.func.value] if isinstance(value.func, ast.Attribute) else [])]
+    return last in _SHOWN or (last in _KEEPING and any(_is_time(a, names) for a in contained))
