@@ -101,9 +101,10 @@ def is_sought(event: Event, events: Sequence[Event]) -> bool:
     path = event.path
     if event.kind not in _READS or path is None or path.place.kind not in (Kind.CLOCK, Kind.OWN):
         return False
-    whys = [one.path.why for one in events if _of_main(one) and _writes(one) and one.path is not None]
-    origins = [why.origin() for why in whys if why is not None]
-    return not _of_main(event) and path.why is not None and path.why.origin() in origins
+    if path.why is None or _of_main(event) or _is_question(event):
+        return False
+    made = [one.path.why for one in events if _of_main(one) and _writes(one) and one.path is not None]
+    return path.why.origin() in [why.origin() for why in made if why is not None]
 
 
 def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:
