@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import ast
-import os
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 
 from accelify.analysis.joined import JoinedTree
-from accelify.analysis.program import Module
 from accelify.analysis.syntax import Tree
 from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone, why_not
 from accelify.dropped_moves import dropped_moves
 from accelify.findings import Finding
+from accelify.helpers import fixed_helpers
 from accelify.rule_codes import published
 from accelify.source import Source
-from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.fixes_elsewhere import FixElsewhere
-from accelify.transforms.old_async import MESSAGE, OLD_ASYNC, renamed
+from accelify.transforms.base import Change, Context
 from accelify.writer import edits as verbs
 from accelify.writer.checks import check
-from accelify.writer.edits import Edit, EditError
+from accelify.writer.edits import Edit
 
 
 def apply_changes(
@@ -66,7 +60,7 @@ def apply_changes(
         conversion.dropped = [one for one in dropped if one.place.path == path or len(sources) == 1]
         conversion.edited = partial(_edited, tree, applied, None if len(sources) == 1 else path)
         conversions.append(conversion)
-    for helper in _fixed_helpers(context, sources[0]):
+    for helper in fixed_helpers(context, sources[0]):
         conversions[0].helpers.append(helper)
     return conversions
 
@@ -115,57 +109,3 @@ def _core_failed(source: Source, context: Context, message: str) -> Conversion:
     path, line, _ = context.tree.locate(context.tree.start(context.script.backwards[0].call))
     found.remaining.append(why_not(path, line, 1, "ACC008", message))
     return found
-
-
-# Modules that stay as they are but for what the converted script cannot run without.
-#
-# `batch[0].numpy()` of a helper becomes `batch[0].cpu().numpy()` where its argument is on the device, a table that it
-# makes for the batch is made on the batch's device, and `async=`, which does not parse any more, gets its current name.
-# All of these are right for callers from elsewhere, too.
-
-
-def _fixed_helpers(context: Context, source: Source) -> Iterator[Conversion]:
-    """What becomes of such modules; where the edits of one cannot be made, it stays and its findings say why.
-
-    Args:
-        context: what the transforms have found in the script.
-        source: the script, after which the files are named.
-    """
-    fixed: dict[Module, dict[ast.expr, FixElsewhere]] = {}
-    for one in context.fixes_elsewhere:
-        fixed.setdefault(one.module, {})[one.node] = one
-    converted = set(context.script.modules)
-    for module in dict.fromkeys([*fixed, *context.script.program.modules.values()]):
-        old = list(renamed(module.tree)) if module not in converted else []
-        if module.path is None or source.path is None or not (module in fixed or old):
-            continue
-        folder = Path(source.path).resolve().parent
-        shown = Path(os.path.normpath(Path(source.path).parent / os.path.relpath(module.path, folder)))
-        helper, tree = Source.read(shown), module.tree
-        edits = [edit for _, edit in old]
-        findings = {_finding(shown, call, OLD_ASYNC, MESSAGE) for call, _ in old}
-        for node, one in fixed.get(module, {}).items():
-            edits.append(one.edit)
-            findings.add(_finding(shown, node, one.rule, one.message))
-        yield _fixed(helper, tree, edits, sorted(findings))
-
-
-def _fixed(helper: Source, tree: Tree, edits: list[Edit], findings: list[Finding]) -> Conversion:
-    from accelify.writer.writing import apply
-
-    try:
-        text = apply(tree, edits).decode("utf-8")
-        check(tree, [tree.text], [text], [str(helper.path)])
-    except (EditError, SyntaxError, ValueError) as error:
-        why = str(error) if isinstance(error, EditError) else "its edits do not fit together"
-        left = [finding.not_done(why) for finding in findings]
-        return replace(left_alone(helper, REFUSED, f"its edits cannot be made: {why}"), remaining=left)
-    return Conversion(helper, CONVERTED, applied=findings, new_text=text)
-
-
-def _finding(path: Path, node: ast.expr, rule: Rule, message: str) -> Finding:
-    return Finding(
-        str(path), node.lineno, node.col_offset + 1, rule.code, rule.name, message,
-        node.end_lineno or node.lineno, (node.end_col_offset or 0) + 1,
-        rule.severity, rule.safety, rule.effort, (), fixable=True, done=rule.done,
-    )  # fmt: skip
