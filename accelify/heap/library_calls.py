@@ -14,7 +14,7 @@ from accelify.domains.placement import (
     own,
 )
 from accelify.domains.replacing import replace
-from accelify.heap import misuse, shapes, single_numbers
+from accelify.heap import misuse, options, shapes, single_numbers
 from accelify.heap.axes import arguments_of
 from accelify.heap.containers import (
     array_of,
@@ -134,10 +134,10 @@ class LibraryCalls:
                 return made
         else:
             misuse.of_move(self.run, name, args, keywords, node)
-        if name == "parse_args":
-            # What is written to it is read again, such as the rank.
-            options = self.run.allocate((node, name), lambda: Instance(None, "argparse.Namespace"))
-            return Value(refs=(options,))
+        if name == "add_argument":
+            options.added(self.run, receiver, args, keywords)
+        elif name == "parse_args":
+            return options.parsed(self.run, receiver, node)
         keywords = misuse.without_devices(keywords)
         if name in ("to", "cuda"):
             # Wherever a tensor lies, it is the same.

@@ -17,6 +17,7 @@ from accelify.heap.dividing import DISTRIBUTED, divides
 from accelify.heap.divisors import divisors, made_of
 from accelify.heap.gradient_scalers import scales_alone
 from accelify.heap.loaded_files import is_of_weights
+from accelify.heap.options import NUMBER
 from accelify.heap.run import Run
 from accelify.heap.values import (
     BATCH,
@@ -65,6 +66,8 @@ _PLACES = ("device", "map_location")
 # The text of a device with its number.
 _INDEXED = re.compile(r"(?:cuda|xpu|npu):\d+")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
+# Libraries whose functions put what they make where `device=` says.
+_PUTTING = ("torch.", "torchvision.", "torchaudio.", "torchtext.", "torch_geometric.", "monai.", "kornia.")
 # What says which GPU is this process's.
 _CHOOSES_DEVICE = frozenset(
     {
@@ -196,7 +199,7 @@ def _of_device(
     if whole and name.endswith(".from_pretrained"):
         text = f"`device_map` spreads the model over the GPUs of all processes; use {_own_device(run)}"
         run.meet("misuse", node, text, detail="device")
-    if name in _DEVICE_CALLS or name.startswith("torch."):
+    if name in _DEVICE_CALLS or name.startswith(_PUTTING):
         listed = keywords.get("device_ids") if name in WRAPPERS else None
         numbers = elements(run, listed) if listed is not None else None
         _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *(numbers or ()), *_at(keywords)], node, name)
@@ -287,12 +290,13 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
             run.depends()
             if any(guard.kind == "main" for guard in run.guards):
                 continue  # the main process's
-        number = isinstance(const, int) and not isinstance(const, bool)
+        number = type(const) is int and const >= 0
         if not run.checks and any(isinstance(one, ast.FormattedValue) for one in ast.walk(node)):
             continue  # a number that a name stands for may be one process's
         if name == "to":
             # A number that a name stands for may be one process's.
             number = number and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Constant)
+        number = number or value.type == NUMBER
         if (isinstance(const, str) and const.startswith(("cuda:", "xpu:", "npu:"))) or (
             number and "load" not in name
         ):

@@ -129,6 +129,17 @@ def _are_of_rounds(one: Event, other: Event, line: int) -> bool:
     return line > 0 and len(paths) == 2 and all(goes_by_round(path, line) for path in paths)
 
 
+def is_sought(event: Event, events: Sequence[Event]) -> bool:
+    """Whether every process looks for what the main process alone has written by its own clock or id."""
+    path = event.path
+    if event.kind not in _READS or path is None or path.place.kind not in (Kind.CLOCK, Kind.OWN):
+        return False
+    if path.why is None or _of_main(event) or _is_question(event):
+        return False
+    made = [one.path.why for one in events if _of_main(one) and _writes(one) and one.path is not None]
+    return path.why.origin() in [why.origin() for why in made if why is not None]
+
+
 def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:
     """What was written in a folder that is listed."""
     if event.kind != "folder.list":

@@ -16,6 +16,7 @@ from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, V
 from accelify.obligations.error_messages import is_of_caught_error
 from accelify.obligations.handed_paths import writes_below
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.ordering import is_sought
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
@@ -97,7 +98,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
         yield _once(event)
     elif event.kind == "file.handed":
         yield from [_once(event)] if writes_below(event, events) else ()
-    elif event.kind == "folder.make" and event.path is not None:
+    elif event.path is not None and (event.kind == "folder.make" or is_sought(event, events)):
         yield _path(event)
     elif event.kind == "leave":
         why = next((guard.why for guard in event.guards if guard.parts_ranks), None)

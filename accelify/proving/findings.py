@@ -10,7 +10,7 @@ from pathlib import Path
 
 from accelify.conversion import Conversion
 from accelify.domains.reasons import Reason
-from accelify.findings import Finding
+from accelify.findings import Finding, Severity
 from accelify.heap.modules import text_of
 from accelify.heap.transfers import TIME
 from accelify.obligations import Obligation, Status, Validation
@@ -22,6 +22,7 @@ from accelify.proving.wording import because, deciding, distinct, link, of_share
 from accelify.source import SourceError, parse, split_lines
 
 _MOST_LINES = 12
+_LINES = frozenset({"terminal.write", "log.write"})
 # Blank lines and comments between statements that are listed together.
 _NEAR = 4
 # Where a figure is shown that a finding stands at.
@@ -104,10 +105,14 @@ class Named:
                 conversion = self.places.entry
             line, column = origins.of(first.line, first.column)
             end = self._end(first.path, line, column)
+            # What is only shown several times by a helper harms nothing.
+            harmless = (
+                first.sink in _LINES and first.demand == "once" and self._call(first) and not self.checks
+            )
             yield conversion, Finding(
                 path, line, column, rule.code, rule.name, self._message(group), end and line, end,
-                severity=rule.severity, safety=rule.safety, effort=rule.effort, evidence=self._evidence(group),
-                fixable=False,
+                severity=Severity.INFO if harmless else rule.severity, safety=rule.safety, effort=rule.effort,
+                evidence=self._evidence(group), fixable=False,
             )  # fmt: skip
 
     def _own_first(self, named: Iterable[Obligation]) -> list[Obligation]:

@@ -75,7 +75,6 @@ _EFFECTS = {
     "ACC204": ("tracker.",),
     "ACC205": ("network.",),
     "ACC206": ("file.",),
-    "ACC209": ("log.",),
     "ACC214": ("figure.",),
 }
 # What ACC210 says of a call.
@@ -88,8 +87,8 @@ _EFFECTS_BY_WORD = {
     "asks with": ("wait.", "terminal."),
 }
 
-# Findings that speak of all that one logger or tracker does, wherever it does it: by the beginning of its sinks.
-SPOKEN_OF_EVERYWHERE = {"ACC204": "tracker.", "ACC209": "log."}
+# Findings that speak of all that one tracker does, wherever it does it: by the beginning of its sinks.
+SPOKEN_OF_EVERYWHERE = {"ACC204": "tracker."}
 
 
 def effects_of(finding: Finding) -> tuple[str, ...]:

@@ -16,8 +16,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.losses.input_gradients import InputGradients
 from accelify.analysis.losses.reduction_kinds import MIXED, SUM
 from accelify.analysis.script import Backward
-from accelify.analysis.statements.none_values import are_none
-from accelify.analysis.syntax import walk
+from accelify.analysis.syntax import is_constant, walk
 from accelify.analysis.values import Mapping, Sequence
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -120,7 +119,7 @@ def _backward(context: Context, backward: Backward, sharded: bool) -> Change:
     positional = call.args[1:] if direct else call.args
     several = direct and _is_several(context, backward.loss)
     names = ["gradient", "retain_graph", "create_graph", "inputs"]
-    if several and positional and are_none(positional[0]):
+    if several and positional and _are_none(positional[0]):
         positional, names = positional[1:], names[1:]
     prefixes = [f"{name}=" for name, _ in zip(names, positional, strict=False)] + [""] * len(call.keywords)
     rest: list[ast.expr | ast.keyword] = [*positional, *call.keywords]
@@ -162,3 +161,14 @@ def _is_several(context: Context, losses: ast.expr) -> bool:
         isinstance(contained, Sequence) and not isinstance(contained, Mapping)
         for contained in context.script.values(losses)
     )
+
+
+def _are_none(node: ast.expr) -> bool:
+    """Whether a list holds None alone: `[None] * n`, `[None for _ in losses]`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _are_none(node.left) or _are_none(node.right)
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return all(is_constant(e, None) for e in node.elts)
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        return is_constant(node.elt, None)
+    return False

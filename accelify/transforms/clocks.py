@@ -14,9 +14,9 @@ run = datetime.now().strftime("%H-%M-%S")    ->  run = broadcast_object_list([da
     run = broadcast_object_list([utils.new_folder() if accelerator.is_main_process else None])[0]
 
 The processes read the clock at different moments, and `uuid4` does not follow a seed. Only a name counts where the
-text of a time, or such an id, becomes part of a path. A name that a function of another module makes without returning
-it is reported, and so is one that such a module makes when it is imported, where every process creates or reads the
-file. A folder that such a function makes and numbers by its siblings becomes the same for all processes, too.
+text of a time, or such an id, becomes part of a path. A folder that a function of another module makes and numbers by
+its siblings becomes the same for all processes, too. Where there is no Accelerator by then, ACC703 names what every
+process makes or reads by its own clock.
 """
 
 from __future__ import annotations
@@ -31,16 +31,14 @@ from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.files.numbered_folders import gives_numbered
 from accelify.analysis.files.writer_folders import opens_log
 from accelify.analysis.planning.anchors import node_of
-from accelify.analysis.program import absolute_name
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.syntax import calls_in, dotted, walk
+from accelify.analysis.syntax import calls_in, dotted
 from accelify.transforms.agreed_names import agreed_later, agreement_import
 from accelify.transforms.base import Change, Context, Rule, short, where
 from accelify.transforms.clock_paths import (
     Naming,
     hands_path_on,
     is_path_in,
-    is_path_of,
     names_path,
     naming_target,
     within_statement,
@@ -55,7 +53,6 @@ CLOCK = Rule(
 )
 ADVICE = "broadcast_object_list([...])[0] makes it the main process's"
 _LOOKING_WORDS = (b"listdir", b"glob", b"scandir", b"os.walk", b"exists", b"isdir", b"is_dir")
-_REMOVING = frozenset({"remove", "unlink", "rmtree"})
 _READS = frozenset({"torch.load", "glob.glob", "glob.iglob", "os.listdir", "os.scandir"})
 
 
@@ -93,15 +90,9 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         if is_run_once(context, stmt):
             for change in _agree(context, texts, stmt, value, context.tree.segment(naming_target(stmt))):
-                if change.edits:
-                    agreed.add(script.scope_of(stmt))
+                agreed.add(script.scope_of(stmt))
                 yield change
-        elif not texts.is_given(script.scope_of(stmt)) and reads_files(context):
-            message = _message(texts, value, context.tree.segment(naming_target(stmt)))
-            yield context.change(CLOCK, stmt, f"{message}: after the Accelerator, {ADVICE}")
     yield from _handed_on(context, texts, agreed)
-    yield from _named_elsewhere(context, texts)
-    yield from _named_on_import(context, texts)
 
 
 def _handed_on(context: Context, texts: ClockTexts, agreed: set[Scope]) -> Iterator[Change]:
@@ -128,11 +119,6 @@ def _makes_object(context: Context, value: ast.expr) -> bool:
     return any(callee.is_method and callee.name.endswith("__init__") for callee in callees)
 
 
-def _message(texts: ClockTexts, value: ast.expr, name: str) -> str:
-    own = "an id that it draws itself" if texts.is_drawn(walk(value)) else "its own clock"
-    return f"every process would name `{name}` by {own}"
-
-
 def _agree(
     context: Context, texts: ClockTexts, stmt: ast.stmt, value: ast.expr, name: str
 ) -> Iterator[Change]:
@@ -140,24 +126,19 @@ def _agree(
     tree, script = context.tree, context.script
     tests = [a.test for a in tree.ancestors(stmt) if isinstance(a, ast.If) and a is not script.main_guard]
     early = not _is_after_anchor(context, stmt)
-    message = _message(texts, value, name)
+    message = f"every process would name `{name}` by its own clock or id"
     if early or not all(script.is_uniform(test) for test in tests):
         if not reads_files(context) and not _is_opened_by_all(context, texts, stmt):
             return  # only the main process names what is only written
-        edits: list[Edit] = []
-        if early and isinstance(stmt, Naming):
-            edits = agreed_later(context, stmt)
-        advice = "" if edits else f": after the Accelerator, {ADVICE}"
-        yield context.change(CLOCK, stmt, f"{message}{advice}", edits)
+        edits = agreed_later(context, stmt) if early and isinstance(stmt, Naming) else []
+        if edits:
+            yield context.change(CLOCK, stmt, message, edits)
         return
     making = [call for call in calls_in(value) if _makes_files(context, call)]
     start, end = "broadcast_object_list([", "])[0]"
     if making:
         accelerator = context.accelerator(stmt)
-        reason = context.needs_all(stmt)
-        if reason or accelerator is None or making != [value]:
-            why = f" ({reason})" if reason else ""
-            yield context.change(CLOCK, stmt, f"{message}, and make it{why}: {ADVICE}")
+        if context.needs_all(stmt) or accelerator is None or making != [value]:
             return
         end = f" if {accelerator}.is_main_process else None{end}"
     context.claim(value)
@@ -166,89 +147,6 @@ def _agree(
         agreement_import(context, stmt),
     ]
     yield context.change(CLOCK, stmt, message, edits)
-
-
-def _named_elsewhere(context: Context, texts: ClockTexts) -> Iterator[Change]:
-    """Calls of functions, which are not converted, that name files or folders by the clock or by a drawn id."""
-    script = context.script
-    for call in script.calls():
-        for callee in in_order(script.callees(call)):
-            module = script.interpreter.module_of(callee)
-            if module in script.modules or script.enclosing_loops(call):
-                continue
-            if context.is_settled(call):
-                continue
-            place = texts.in_path(callee, partial(is_path_of, context))
-            if place is None or not (_makes_files(context, call) or reads_files(context)):
-                continue
-            function, node = place
-            drawn = texts.is_drawn(function.nodes)
-            if drawn and any(map(_removes, function.nodes)):
-                continue  # a temporary file, one for each process
-            by = "a drawn id" if drawn else "the clock"
-            at = where(script.interpreter.module_of(function), node)
-            yield context.change(
-                CLOCK,
-                call,
-                f"`{callee.name.rsplit('.', 1)[-1]}` names a file or folder by {by} ({at}), which every process "
-                f"would {'draw' if drawn else 'read'} for itself: after this call, {ADVICE}",
-            )
-            break
-
-
-def _named_on_import(context: Context, texts: ClockTexts) -> Iterator[Change]:
-    """Names that a module which is not converted makes when it is imported, of what every process opens or makes."""
-    script, tree = context.script, context.tree
-    for title, module in script.program.modules.items():
-        contained = texts.named_in(module.scopes.module) if module not in script.modules else set()
-        names = _read_as(context, title, contained) if contained else {}
-        nodes = [n for n in tree.nodes(ast.Attribute, ast.Name) if names and dotted(n) in names]
-        used = (n for n in nodes if isinstance(n.ctx, ast.Load) and _is_used_by_all(context, texts, n))
-        node = tree.first(used)
-        if node is None:
-            continue
-        name = str(dotted(node))
-        made = next(n for n in module.scopes.module.of_type(ast.Name) if n.id == names[name])
-        own = "an id that it draws itself" if texts.is_drawn(module.scopes.module.nodes) else "its own clock"
-        message = (
-            f"every process would name `{name}` by {own}, on import ({where(module, made)}): after the Accelerator, "
-            f"and before this, {ADVICE}"
-        )
-        yield context.change(CLOCK, node, message)
-
-
-def _read_as(context: Context, title: str, contained: set[str]) -> dict[str, str]:
-    """How the script reads variables of a module: `config.folder`, or the name that it imports one by."""
-    found: dict[str, str] = {}
-    for node in context.tree.nodes(ast.Import, ast.ImportFrom):
-        package = context.script.module_of(node).package if isinstance(node, ast.ImportFrom) else ""
-        base = absolute_name(node, package) if isinstance(node, ast.ImportFrom) else ""
-        for alias in node.names:
-            own = alias.asname or alias.name
-            if (f"{base}.{alias.name}" if base else alias.name) == title:
-                found.update({f"{own}.{name}": name for name in contained})
-            elif base == title:
-                found.update({name: name for name in contained} if own == "*" else {})
-                found.update({own: alias.name} if alias.name in contained else {})
-    return found
-
-
-def _is_used_by_all(context: Context, texts: ClockTexts, node: ast.expr, logs_only: bool = False) -> bool:
-    """Whether a path is that of a log that every process opens, or of a folder that it makes or looks into."""
-    for call in within_statement(context, node):
-        if not isinstance(call, ast.Call) or context.is_settled(call):
-            continue
-        makes = makes_folder(call) or context.script.qualname(call.func) in _READS
-        if opens_log(call) or (makes and not logs_only):
-            return True
-        logs = any(opens_log(n) for callee in context.script.callees(call) for n in callee.calls)
-        if logs and isinstance(node, (ast.Name, ast.Attribute)) and hands_path_on(context, texts, call, node):
-            return True
-    return False
-
-
-def _removes(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _REMOVING
 
 
 def _numbered_elsewhere(context: Context) -> Iterator[Change]:
@@ -373,10 +271,15 @@ def _is_opened_by_all(context: Context, texts: ClockTexts, stmt: ast.stmt) -> bo
     """Whether a log file of that name is opened by every process, in a function that stays as it is, for example."""
     name = dotted(naming_target(stmt)) if isinstance(stmt, Naming) else None
     return any(
-        node.id == name
-        and isinstance(node.ctx, ast.Load)
-        and _is_used_by_all(context, texts, node, logs_only=True)
+        opens_log(call)
+        or (
+            any(opens_log(n) for callee in context.script.callees(call) for n in callee.calls)
+            and hands_path_on(context, texts, call, node)
+        )
         for node in context.tree.nodes(ast.Name)
+        if node.id == name and isinstance(node.ctx, ast.Load)
+        for call in within_statement(context, node)
+        if isinstance(call, ast.Call) and not context.is_settled(call)
     )
 
 

@@ -21,7 +21,7 @@ the GPU of each process once the Accelerator is made, `"cuda:1"` is the same one
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from accelify.analysis.devices.as_text import in_place_of
 from accelify.analysis.devices.class_devices import own_devices
@@ -33,7 +33,7 @@ from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import DEVICE, Class
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.unnumbered import is_first_gpu, unnumbered
+from accelify.transforms.fixes_elsewhere import FixElsewhere
 from accelify.writer import edits as verbs
 from accelify.writer.edits import InsertAfter
 
@@ -45,6 +45,8 @@ CONSTANT = Rule(
 )
 # What a device can be written as where it is chosen.
 _WRITTEN = (ast.Call, ast.Constant, ast.JoinedStr, ast.BinOp)
+_FIRST = "cuda:0"
+_MESSAGE = f'`"{_FIRST}"` is the same GPU for every process, `"cuda"` is each process\'s own'
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -62,8 +64,8 @@ def transform(context: Context) -> Iterator[Change]:
         for text, reads in by_text.items():
             yield from _read(context, constant, text, reads, left)
         readers = [*constant.readers, *map(context.script.module_of, left)]
-        if constant.is_indexed and readers and not _is_unnumbered(context, constant):
-            yield _elsewhere(context, constant, readers)
+        if constant.is_indexed and readers:
+            _take_number_off(context, constant)
     yield from _among_others(context)
     yield from _of_base_classes(context)
     yield from _on_import(context)
@@ -74,7 +76,7 @@ def _on_import(context: Context) -> Iterator[Change]:
     script = context.script
     chosen: dict[Module, list[DeviceConstant]] = {}
     for constant in context.plan.device_constants:
-        # A device with a number is already reported with its readers.
+        # A device with a number is named where it is used.
         if not constant.is_cpu and not constant.is_indexed:
             chosen.setdefault(constant.module, []).append(constant)
     entry = script.program.entry
@@ -221,32 +223,43 @@ def _can_be_bound(context: Context, reads: list[ast.Name | ast.Attribute]) -> bo
     )
 
 
-def _elsewhere(context: Context, constant: DeviceConstant, readers: Sequence[Module]) -> Change:
-    files = sorted({_file(module) for module in readers})
-    verb = "goes" if len(files) == 1 else "go"
-    message = (
-        f"{', '.join(files)} {verb} on using `{constant.name}` of {_file(constant.module)}, the same GPU for every "
-        'process: name it without a number there (torch.device("cuda")), and the Accelerator selects each process\'s '
-        "own"
-    )
-    return context.change(CONSTANT, constant.reads[0] if constant.reads else _import(context), message)
-
-
-def _is_unnumbered(context: Context, constant: DeviceConstant) -> bool:
-    """Whether a constant is the first GPU, from which the number could be removed in the text."""
+def _take_number_off(context: Context, constant: DeviceConstant) -> None:
+    """Make `"cuda"` of the first GPU, where that is what a module which is not converted chooses."""
+    module = constant.module
     texts = [n for value in constant.values for n in walk(value) if isinstance(n, ast.Constant)]
-    first = [text for text in texts if is_first_gpu(text)]
+    first = [text for text in texts if _is_first_gpu(text)]
     numbered = [text for text in texts if isinstance(text.value, str) and ":" in text.value]
-    return len(first) == len(numbered) > 0 and all(
-        unnumbered(context, constant.module, n, CONSTANT) for n in first
-    )
-
-
-def _import(context: Context) -> ast.stmt:
-    body = context.tree.module.body
-    return next((s for s in body if isinstance(s, (ast.Import, ast.ImportFrom))), body[0])
+    if module in context.script.modules or len(first) < len(numbered):
+        return
+    for text in first if all(_can_go(context, module, text) for text in first) else ():
+        quote = module.tree.segment(text)[0]
+        # Without the number it is the process's GPU.
+        edit = verbs.replace(text, f"{quote}cuda{quote}")
+        context.fixes_elsewhere.append(FixElsewhere(module, text, edit, CONSTANT, _MESSAGE))
 
 
 def _file(module: object) -> str:
     path = getattr(module, "path", None)
     return path.name if path is not None else "the script"
+
+
+# The text of the first GPU, `"cuda:0"`, whose number can be removed: `"cuda"` is each process's GPU.
+
+
+def _is_first_gpu(node: ast.AST) -> bool:
+    """Whether a node is the text `"cuda:0"`."""
+    return isinstance(node, ast.Constant) and node.value == _FIRST
+
+
+def _can_go(context: Context, module: Module, text: ast.expr) -> bool:
+    """Whether a text is written out, and the program does not test for it: `if device == "cuda:0":`."""
+    if not _is_first_gpu(text) or isinstance(module.tree.parent(text), ast.JoinedStr):
+        return False  # a part of a longer text is none that a device is made of
+    modules = dict.fromkeys(context.script.program.modules.values())
+    return module.tree.segment(text)[1:-1] == _FIRST and not any(
+        _is_first_gpu(part)
+        for one in modules
+        if one.tree.mentions(_FIRST)
+        for test in one.tree.nodes(ast.Compare)
+        for part in walk(test)
+    )

@@ -15,19 +15,22 @@ if not os.path.exists(path):            ->  with accelerator.main_process_first(
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
 from accelify.analysis.data.fetch_options import asks_to_download
-from accelify.analysis.data.fetches import asked_to_download, is_download, makes_ready
-from accelify.analysis.data.fetching_functions import Turns, makes_files, turns_of, writes_answer
-from accelify.analysis.files.asked_paths import after_tests
+from accelify.analysis.data.fetches import is_download, makes_ready
+from accelify.analysis.files.asked_paths import after_tests, asked_paths
 from accelify.analysis.files.effect_sites import DOWNLOADS
+from accelify.analysis.files.folders import folder_made, makes_folder
 from accelify.analysis.files.renderings import fetches_repository
 from accelify.analysis.files.writing_calls import opens_for_writing
-from accelify.analysis.syntax import call_keyword, calls_in, walk
+from accelify.analysis.scopes import Scope
+from accelify.analysis.script import ScriptModel
+from accelify.analysis.syntax import call_keyword, calls_in, dotted, text_of, walk
 from accelify.transforms.base import Change, Context, Rule
 from accelify.writer.edits import Edit, InsertAfter, PutUnder
 
@@ -49,6 +52,116 @@ _EVERY_TIME = frozenset(
 )
 _UNPACKING = frozenset({"extractall", "extract", "copyfileobj"})
 _LOOKING = frozenset("exists isfile isdir is_file is_dir islink listdir".split())
+# Calls through which functions are followed to a test for the file.
+_FARTHEST = 3
+# Calls whose result a script writes to a file itself.
+_ANSWERING = frozenset({"requests.get", "urllib.request.urlopen"})
+_MAKING = frozenset("extractall extract unpack_archive copyfileobj rename move replace copy copyfile".split())
+
+
+# Functions that fetch what is missing, and where processes can run them one after the other.
+#
+# def fetch(path):                       (the function or its callers test for the file: a process that is late finds a
+#     if os.path.exists(path):            file that the main process has begun, and reaches no wait)
+#         return path
+#     urlretrieve(url, path)
+
+
+@dataclass
+class _Turns:
+    """How processes reach what some functions fetch.
+
+    `places` are the statements to be run one after the other, each with the call in it and whether it fetches each
+    time, whatever is there. `scopes` are the functions that are run so.
+    """
+
+    places: dict[ast.stmt, tuple[ast.Call, bool]] = field(default_factory=dict)
+    scopes: set[Scope] = field(default_factory=set)
+
+
+def _turns_of(script: ScriptModel, fetching: ast.stmt, seen: Set[Scope] = frozenset()) -> _Turns | None:
+    """Where processes can take turns for a statement of a function that fetches; None where nobody looks before it."""
+    scope = script.scope_of(fetching)
+    calls = script.callers(scope) if scope.kind == "function" and not scope.is_method else []
+    if not calls or scope in seen or len(seen) == _FARTHEST or not isinstance(scope.node, ast.FunctionDef):
+        return None
+    found = _Turns(scopes={scope})
+    looks = _looks_early(script, scope.node, fetching)
+    bare: list[tuple[ast.stmt, ast.Call]] = []
+    for call in calls:
+        own = script.tree.statement(call)
+        look = after_tests(script.tree, own)
+        if look is own and not isinstance(own, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)):
+            return None  # `for line in read(fetch(path)):` does more than that
+        if any(isinstance(a, ast.Lambda) for a in script.tree.ancestors(call)):
+            return None
+        above = _turns_of(script, own, {*seen, scope}) if look is own else None
+        if look is not own:
+            found.places[look] = (call, False)
+        elif above is not None:
+            found.places.update(above.places)
+            found.scopes |= above.scopes
+        else:
+            bare.append((own, call))
+    if not looks and len(bare) == len(calls):
+        return None
+    found.places.update({own: (call, not looks) for own, call in bare})
+    return found
+
+
+def _looks_early(script: ScriptModel, function: ast.FunctionDef, fetching: ast.stmt) -> bool:
+    """Whether `if os.path.exists(path): return` is before a statement, where what follows writes there."""
+    around = {fetching, *script.tree.ancestors(fetching)}
+    end = next((i for i, stmt in enumerate(function.body) if stmt in around), 0)
+    for i, stmt in enumerate(function.body[:end]):
+        if not isinstance(stmt, ast.If) or stmt.orelse or not isinstance(stmt.body[-1], ast.Return):
+            continue
+        if isinstance(stmt.test, ast.UnaryOp):
+            continue
+        if _parts(asked_paths(stmt.test)) & _parts(_stated(script, fetching, function.body[i + 1 :])):
+            return True
+    return False
+
+
+def _stated(script: ScriptModel, fetching: ast.stmt, afterwards: Iterable[ast.stmt]) -> Iterator[str]:
+    """The arguments of a statement that fetches, and of calls after a test for the file that make files of it."""
+    for stmt in afterwards:
+        for call in calls_in(stmt):
+            last = dotted(call.func) or str(getattr(call.func, "attr", ""))
+            if (
+                script.tree.statement(call) is fetching
+                or last.rpartition(".")[2] in _MAKING
+                or makes_folder(call)
+                or opens_for_writing(call, script.qualname(call.func)) is not None
+            ):
+                yield from (text_of(a) for a in [*call.args, *(kw.value for kw in call.keywords)])
+
+
+def _parts(texts: Iterable[str]) -> set[str]:
+    """The names and texts that paths are made of."""
+    nodes = [n for text in texts for n in walk(ast.parse(text.lstrip("*"), mode="eval"))]
+    names = {n.id for n in nodes if isinstance(n, ast.Name)} - {"os", "osp"}
+    return names | {repr(n.value) for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def _writes_answer(script: ScriptModel, call: ast.Call) -> bool:
+    """Whether a call brings something from elsewhere that its function writes to a file by hand."""
+    if script.qualname(call.func) not in _ANSWERING:
+        return False
+    return any(
+        isinstance(n, ast.Call) and opens_for_writing(n, script.qualname(n.func)) is not None
+        for n in script.scope_of(call).nodes
+    )
+
+
+def _makes_files(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """Whether a statement makes a folder or opens a file to write it."""
+    calls = calls_in(stmt)
+    return any(
+        (makes_folder(c) and folder_made(c) is not None)
+        or opens_for_writing(c, script.qualname(c.func)) is not None
+        for c in calls
+    )
 
 
 class _Fetch(NamedTuple):
@@ -70,11 +183,6 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(stmt)
         if accelerator is None:
-            stated = asked_to_download(fetch.call, context.script.qualname(fetch.call.func))
-            if stated is not None and not isinstance(stated, ast.Constant):
-                continue  # the caller decides whether to download
-            message = "every process would download this; fetch it before launching"
-            yield context.change(DOWNLOAD, fetch.call, message)
             continue
         alone = fetch.every_time and not fetch.used
         run = context.run_of(stmt, partial(_is_alike, wanted, fetch))
@@ -128,7 +236,7 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
             unpacks = any(isinstance(n, ast.Attribute) and n.attr in _UNPACKING for n in nodes)
             used = any(isinstance(n, (ast.Assign, ast.AugAssign, ast.Return)) for n in nodes)
             _note(context, wanted, block, _Fetch(call, unpacks, used))
-    answers = [tree.statement(call) for call in script.calls() if writes_answer(script, call)]
+    answers = [tree.statement(call) for call in script.calls() if _writes_answer(script, call)]
     for stmt in answers:
         afterwards = after_tests(tree, stmt)
         if afterwards is not stmt and _can_take_turns(context, afterwards):
@@ -141,9 +249,9 @@ def _wanted(context: Context) -> dict[ast.stmt, _Fetch]:
 def _by_functions(context: Context, wanted: dict[ast.stmt, _Fetch], answers: list[ast.stmt]) -> None:
     """Put the places where processes run whole functions that look what is there in the place of what these fetch."""
     script = context.script
-    found: list[Turns] = []
+    found: list[_Turns] = []
     for stmt in [*wanted, *answers]:
-        turns = turns_of(script, stmt) if script.scope_of(stmt).kind == "function" else None
+        turns = _turns_of(script, stmt) if script.scope_of(stmt).kind == "function" else None
         inside = [scope.node for scope in turns.scopes] if turns is not None else []
         if turns is not None and all(
             not (context.meets_others(node) or _saves(context, node)) for node in inside
@@ -151,7 +259,9 @@ def _by_functions(context: Context, wanted: dict[ast.stmt, _Fetch], answers: lis
             if all(_can_take_turns(context, place) for place in turns.places):
                 found.append(turns)
     # What fetches each time would do so in every turn.
-    each = {script.scope_of(s) for s, fetch in wanted.items() if fetch.every_time and not turns_of(script, s)}
+    each = {
+        script.scope_of(s) for s, fetch in wanted.items() if fetch.every_time and not _turns_of(script, s)
+    }
     found = [turns for turns in found if not turns.scopes & each]
     scopes = {scope for turns in found for scope in turns.scopes}
     for stmt in [stmt for stmt in wanted if script.scope_of(stmt) in scopes]:
@@ -185,7 +295,7 @@ def _leave(context: Context, stmts: list[ast.stmt]) -> None:
     """Leave the files alone that only the first process makes."""
     inside = (s for stmt in stmts for s in walk(stmt) if isinstance(s, ast.stmt))
     plain = (s for s in inside if not isinstance(s, (ast.If, ast.For, ast.While, ast.Try, ast.FunctionDef)))
-    context.guarded.update(s for s in plain if makes_files(context.script, s))
+    context.guarded.update(s for s in plain if _makes_files(context.script, s))
 
 
 def _note(context: Context, wanted: dict[ast.stmt, _Fetch], stmt: ast.stmt, fetch: _Fetch) -> None:

@@ -24,7 +24,6 @@ from accelify.analysis.files.effect_sites import (
     PICTURES,
     TERMINAL,
     Site,
-    is_printed,
 )
 from accelify.analysis.files.folders import makings
 from accelify.analysis.files.found_effects import Effects
@@ -32,16 +31,12 @@ from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.log_files import BEGUN_LOGS, begins_log, by_default
 from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.sample_files import writes_own
-from accelify.analysis.modules.main_blocks import calls_of_other_mains
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.statements.done import calls_done, statement_for
 from accelify.analysis.syntax import call_argument, calls_in, walk
-from accelify.findings import Severity
-from accelify.transforms import printing
 from accelify.transforms.base import Change, Context, Rule, file_name
-from accelify.transforms.early import is_early, lines_at, scopes_above
 from accelify.transforms.handed_alone import handed_alone
 from accelify.transforms.waits import all_wait_next, is_image_writer
 from accelify.writer import edits as verbs
@@ -84,8 +79,6 @@ def transform(context: Context) -> Iterator[Change]:
 def left(context: Context) -> Iterator[Change]:
     """Yield a finding for the calls that all processes have to make. Run when the writers are known."""
     tree = context.tree
-    loud: list[tuple[ast.Call, list[Site]]] = []
-    above, other_mains = scopes_above(context), calls_of_other_mains(context.script.modules[1:])
     for call, effects in _calls(context):
         if is_never_run(context.script, call):
             continue
@@ -106,12 +99,6 @@ def left(context: Context) -> Iterator[Change]:
                 ELSEWHERE, call, message, "ask on the main process, and hand the answer to the others"
             )
         sites = [s for s in effects.sites if s.kind != TERMINAL]
-        # Where one process makes what the others find, the others do not reach the prints in between.
-        printed = [s for s in effects.sites if is_printed(s) and not (sites and s.missing)]
-        if printed and stmt not in context.guarded:
-            early = accelerator is None and call not in other_mains and is_early(context, call, above)
-            if accelerator is not None or early:
-                loud.append((call, printed))
         if not sites:
             continue
         # What is only made where it is missing, or downloaded: the main process makes it, and the others find it.
@@ -138,19 +125,6 @@ def left(context: Context) -> Iterator[Change]:
             if made:
                 yield context.change(ELSEWHERE, call, f"{_does(made)} on every process: {reason}")
             yield from _emptied(context, call, begun)
-    yield from _printed(context, loud)
-
-
-def _printed(context: Context, loud: list[tuple[ast.Call, list[Site]]]) -> Iterator[Change]:
-    """One finding for all lines that calls print on every process."""
-    if not loud:
-        return
-    lines: dict[str, set[int]] = {}
-    for site in (s for _, sites in loud for s in sites):
-        lines.setdefault(file_name(site.path), set()).add(site.line)
-    places = [f"{path}, {lines_at(at)}" for path, at in sorted(lines.items())]
-    message = f"every process prints what functions of other modules print ({'; '.join(places)})"
-    yield context.change(printing.PRINT, loud[0][0], message, severity=Severity.INFO)
 
 
 def _emptied(context: Context, call: ast.Call, begun: list[Site]) -> Iterator[Change]:

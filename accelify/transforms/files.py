@@ -31,7 +31,6 @@ from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.files.writing_calls import WRITING, opens_for_writing
 from accelify.analysis.files.written_paths import paths_given
 from accelify.analysis.modules.module_names import module_at
-from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.statements.done import calls_done, closed_beside, statement_for
 from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
@@ -92,8 +91,7 @@ def transform(context: Context) -> Iterator[Change]:
             continue
         accelerator = context.accelerator(stmt)
         if accelerator is None:
-            if not _only_flushes(context, stmt) and not context.tree.is_within(stmt, context.reported):
-                yield from _too_early(context, stmt)
+            yield from _too_early(context, stmt)
             continue
         run = context.run_of(stmt, lambda s: bool(writes(context, s)) and not context.is_guarded(s))
         done.update(run)
@@ -188,24 +186,17 @@ def _only_flushes(context: Context, stmt: ast.stmt) -> bool:
 
 
 def _too_early(context: Context, stmt: ast.stmt) -> Iterator[Change]:
-    """What is written before there is an Accelerator: a folder may exist by then, everything else is a finding."""
-    scope, tree = context.script.scope_of(stmt), context.tree
+    """Folders that are made before there is an Accelerator: another process may have made them by then."""
+    scope = context.script.scope_of(stmt)
     if scope.kind == "function" and not context.script.callers(scope):
         return
-    if is_tolerated(tree, stmt) or context.plan.on_main_only(stmt):
+    if is_tolerated(context.tree, stmt) or context.plan.on_main_only(stmt):
         return
-    reach = context.plan.reach
-    early = scope.kind == "module" or (reach is not None and scope in (reach.root, reach.anchor.root))
-    known = "yet" if early or context.at_hand.made_later(stmt) is not None else "here"
-    message = f"every process would write this, and the Accelerator is not known {known}"
     written = [call for call in calls_done([stmt]) if is_writing(context, call)]
-    if not written or not all(makes_folder(call) for call in written):
-        context.reported.add(stmt)
-        yield context.change(FILES, stmt, message)
-        return
-    edits = [_may_be_there(context, call) for call in written]
-    whole = [edit for one in edits for edit in one] if all(edits) else []
-    yield context.change(FILES, stmt, f"{message}: the folder may be there", whole)
+    edits = [_may_be_there(context, call) for call in written if makes_folder(call)]
+    if edits and len(edits) == len(written) and all(edits):
+        message = "every process would write this: the folder may be there"
+        yield context.change(FILES, stmt, message, [edit for one in edits for edit in one])
 
 
 def _may_be_there(context: Context, call: ast.Call) -> list[Edit]:
@@ -298,8 +289,8 @@ def _in_values(context: Context) -> Iterator[Change]:
         if is_tolerated(context.tree, call):
             continue
         if not context.plan.on_main_only(call) and not writes_own(context.plan, context.effects, call):
-            edits = _may_be_there(context, call) if makes_folder(call) else []
-            yield context.change(FILES, call, "every process would write this: its result is used", edits)
+            if edits := _may_be_there(context, call) if makes_folder(call) else []:
+                yield context.change(FILES, call, "every process would write this: its result is used", edits)
 
 
 def _in_turns(context: Context) -> Iterator[Change]:
@@ -402,9 +393,8 @@ def _left_open(context: Context) -> Iterator[Change]:
         plain = plain and "+" not in str(getattr(mode, "value", ""))
         again = read_back(context, [stmt])
         if accelerator is None:
-            if not is_never_run(context.script, call) and not context.tree.is_within(stmt, context.reported):
-                yield context.change(FILES, call, "every process would write this file")
-        elif not plain:
+            continue
+        if not plain:
             message = "every process would write this file, and what is made here is used by all of them"
             yield context.todo(FILES, stmt, message, "let one process write this file")
         elif again and not (isinstance(stmt, ast.With) and context.runs_everywhere(stmt)):

@@ -8,8 +8,7 @@ tqdm.write(text)  ->  if accelerator.is_main_process:
 pprint(options)   ->  if accelerator.is_main_process:
                           pprint(options)     (the same for rich's console.print(table))
 
-Prints in functions of modules that are not converted are a finding where all processes have to call these, and so are
-prints in functions and classes that are also called from places without the Accelerator.
+Prints where there is no Accelerator, and those of modules that are not converted, are named by ACC702.
 """
 
 from __future__ import annotations
@@ -20,22 +19,17 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis.files.effect_sites import PRINTERS
 from accelify.analysis.files.log_files import begins_log, is_log_method
-from accelify.analysis.modules.main_blocks import calls_of_other_mains
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.planning.anchors import NAME, node_of
-from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.done import needed_beside, statement_for
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.analysis.values import Entity
-from accelify.findings import Severity
-from accelify.transforms.base import Change, Context, Rule, file_name
-from accelify.transforms.early import lines_at, runs_first, scopes_above
-from accelify.transforms.nearby import is_called_within_reach, is_run_by_all
+from accelify.transforms.base import Change, Context, Rule
+from accelify.transforms.nearby import is_called_within_reach
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, PutUnder
 
 LOGGING = Rule("ACC209", "Every process would log the same lines.", done="left logging to the main process")
-_LOGURU = "loguru.logger."
 _STREAMS = frozenset({"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"})
 _OF_CONSOLE = frozenset({"print", "print_json", "log", "rule"})
 # Through how many functions a data set may come to what it prints.
@@ -48,13 +42,9 @@ PRINT = Rule(
 def transform(context: Context) -> Iterator[Change]:
     """Yield accelerator.print for the script's prints, and quiet loggers on the other processes."""
     yield from _logging(context)
-    yield from _by_loguru(context)
     yield from _log_files(context)
     yield from _beside_bars(context)
     tree = context.tree
-    stated: set[Scope] = set()
-    beyond: list[ast.Call] = []
-    above, own_mains = scopes_above(context), calls_of_other_mains(context.script.modules[1:])
     for call in context.script.calls():
         if not (
             isinstance(call.func, ast.Name)
@@ -73,13 +63,6 @@ def transform(context: Context) -> Iterator[Change]:
         accelerator = context.accelerator(call) if cheap or (near and home.kind == "function") else None
         accelerator = accelerator or context.at_hand.expression(call)
         if accelerator is None:
-            if near and not cheap and home not in stated:
-                stated.add(home)
-                yield context.change(
-                    PRINT, call, f"every process prints this: `{home.name}` has no way to the Accelerator"
-                )
-            elif home.kind != "module" and home not in stated and context.script.scope_of(call) not in above:
-                beyond += [call] if is_run_by_all(context, call, own_mains) else []
             continue
         func = call.func
         yield context.change(
@@ -88,8 +71,6 @@ def transform(context: Context) -> Iterator[Change]:
             "every process would print this",
             [verbs.replace(func, f"{accelerator}.print")],
         )
-    if beyond:
-        yield _printed_beyond(context, beyond)
 
 
 def _is_of_failing_sample(context: Context, call: ast.Call, handled: bool = False, depth: int = 0) -> bool:
@@ -105,17 +86,6 @@ def _is_of_failing_sample(context: Context, call: ast.Call, handled: bool = Fals
         return handled and scope.kind == "function"
     calls = script.callers(scope) if depth < _DEEPEST else []
     return bool(calls) and all(_is_of_failing_sample(context, one, handled, depth + 1) for one in calls)
-
-
-def _printed_beyond(context: Context, calls: list[ast.Call]) -> Change:
-    """One finding for all printed lines of functions that do not get the Accelerator only to print."""
-    lines: dict[str, set[int]] = {}
-    for call in calls:
-        path, line, _ = context.tree.place(call)
-        lines.setdefault(file_name(path), set()).add(line)
-    places = "; ".join(f"{path}, {lines_at(at)}" for path, at in sorted(lines.items()))
-    message = f"every process prints this, where the Accelerator is not known ({places})"
-    return context.change(PRINT, calls[0], message, severity=Severity.INFO)
 
 
 def _to_terminal(context: Context, call: ast.Call) -> bool:
@@ -244,17 +214,6 @@ def _logging(context: Context) -> Iterator[Change]:
     if line is not None:
         edits.append(context.import_for(place, line))
     yield context.change(LOGGING, calls[0], "every process would log the same lines", edits)
-    for call in calls:
-        if (later := context.at_hand.made_later(call)) is not None and not context.plan.on_main_only(call):
-            message = f"every process logs this: the Accelerator is made after it, with `{later}`"
-            yield context.change(LOGGING, call, message)
-            return
-    above = scopes_above(context)
-    early = [c for c in calls if runs_first(context, c, above) and not context.is_settled(c)]
-    if early:
-        at = lines_at({context.tree.line_of(call) for call in early})
-        message = f"every process logs this, where there is no Accelerator to ask ({at})"
-        yield context.change(LOGGING, early[0], message, severity=Severity.INFO)
 
 
 def _loaded_again(context: Context, place: ast.stmt) -> ast.stmt | None:
@@ -272,16 +231,6 @@ def _loaded_again(context: Context, place: ast.stmt) -> ast.stmt | None:
     return last
 
 
-def _by_loguru(context: Context) -> Iterator[Change]:
-    """One finding for what is logged by loguru, which Python's logging switch does not reach."""
-    for call in context.script.calls() if context.tree.mentions("loguru") else ():
-        method = (context.script.qualname(call.func) or "").rpartition(_LOGURU)[2]
-        if method in ("info", "debug", "success", "trace", "log") and not context.is_settled(call):
-            message = 'every process logs this by loguru: `logger.disable("")` on the others keeps them quiet'
-            yield context.change(LOGGING, call, message)
-            return
-
-
 def _log_files(context: Context) -> Iterator[Change]:
     """A log file that is opened again: the main process does that, the others would empty it again."""
     for call in context.script.calls():
@@ -291,11 +240,10 @@ def _log_files(context: Context) -> Iterator[Change]:
         if context.is_settled(call):
             continue
         accelerator = context.accelerator(call) if context.reaches_cheaply(call) else None
-        edits: list[Edit] = []
         if accelerator is not None:
             text = f'{context.tree.segment(mode)} if {accelerator}.is_main_process else "a"'
-            edits.append(verbs.replace(mode, text))
-        yield context.change(LOGGING, call, "every process empties this file when it opens it", edits)
+            edit = verbs.replace(mode, text)
+            yield context.change(LOGGING, call, "every process empties this file when it opens it", [edit])
 
 
 def _logs(context: Context, call: ast.Call, given: list[ast.Assign]) -> bool:

@@ -111,6 +111,22 @@ def names_figures(conversion: Conversion) -> bool:
     return bool({"ACC302", "ACC405", "ACC701", "ACC704"} & {f.code for f in conversion.remaining})
 
 
+def named(conversion: Conversion, code: str = "ACC702") -> list[str]:
+    """What the engine says by one of its rules of what was written."""
+    prove([conversion], conversion)
+    return [f.message for f in conversion.remaining if f.code == code]
+
+
+def names_path(conversion: Conversion) -> bool:
+    """Whether the engine names a path that differs between processes."""
+    return bool(named(conversion, "ACC703"))
+
+
+def prints_by_all(conversion: Conversion) -> list[str]:
+    """What the engine says that every process prints."""
+    return [message for message in named(conversion) if message.startswith("every process prints this")]
+
+
 def check_transformed(
     place: str, before: str, after: str, *, batch_size: str = "per-process", **others: str
 ) -> Conversion:

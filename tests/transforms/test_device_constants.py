@@ -9,6 +9,7 @@ import pytest
 
 from accelify.conversion import Conversion
 from accelify.convert import convert_project
+from accelify.proving import prove
 from accelify.source import Source
 
 DEVICE = 'device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")\n'
@@ -100,26 +101,23 @@ def test_in_functions_each_read_is_the_accelerator_s(tmp_path: Path) -> None:
     assert "model = Net(device=accelerator.device)\n" in found.new_text
 
 
-def test_a_module_that_goes_on_using_one_gpu_is_named(tmp_path: Path) -> None:
-    noise = "from conf import device\n\ndef noise():\n    return torch.randn(4, device=device)\n"
-    script = TRAIN.format(imports="from conf import device\nfrom noise import noise\nnoise()")
-    (message,) = left(convert(tmp_path, script, conf=SECOND, noise=noise))
-    assert message.startswith("noise.py goes on using `device` of conf.py, the same GPU")
-    early = "from conf import *\n\nfixed = torch.randn(4, device=device)\n"
-    (message,) = left(
-        convert(
-            tmp_path,
-            script.replace("noise()", "fixed").replace("import noise", "import fixed"),
-            conf=SECOND,
-            noise=early,
-        )
-    )
-    assert message.startswith("noise.py goes on using `device` of conf.py")
-    named = "import conf\n\nfixed = torch.randn(4, device=conf.device)\n"
-    reading = script.replace("noise()", "fixed").replace("import noise", "import fixed")
-    assert left(convert(tmp_path, reading, conf=SECOND, noise=named))
-    plain = convert(tmp_path, script, conf=DEVICE.replace(":0", ""), noise=noise)
-    assert not left(plain)
+def is_named(folder: Path, script: str, **modules: str) -> bool:
+    found = convert(folder, script, **modules)
+    prove([found], found)
+    return "ACC714" in {one.code for one in found.remaining}
+
+
+@pytest.mark.parametrize(
+    ("noise", "name"),
+    [
+        ("from conf import device\n\ndef noise():\n    return torch.randn(4, device=device)\n", "noise()"),
+        ("from conf import *\n\nfixed = torch.randn(4, device=device)\n", "fixed"),
+        ("import conf\n\nfixed = torch.randn(4, device=conf.device)\n", "fixed"),
+    ],
+)
+def test_a_module_that_goes_on_using_one_gpu_is_named(tmp_path: Path, noise: str, name: str) -> None:
+    imports = f"from conf import device\nfrom noise import {name.removesuffix('()')}\n{name}"
+    assert is_named(tmp_path, TRAIN.format(imports=imports), conf=SECOND, noise=noise)
 
 
 def test_a_module_that_goes_on_using_the_first_gpu_gets_each_process_s_own(tmp_path: Path) -> None:
@@ -347,8 +345,8 @@ def test_a_class_that_nothing_names_is_left_alone(tmp_path: Path) -> None:
     convert(tmp_path, dedent(script), kept=dedent(kept), engine=dedent(engine))
 
 
-@pytest.mark.parametrize(("device", "said"), [(SECOND, 1), (DEVICE, 0)])
-def test_reads_that_no_accelerator_comes_to_are_one_finding(tmp_path: Path, device: str, said: int) -> None:
+@pytest.mark.parametrize(("device", "said"), [(SECOND, True), (DEVICE, False)])
+def test_reads_that_no_accelerator_comes_to_are_named(tmp_path: Path, device: str, said: bool) -> None:
     """Of a module that is converted as well: its number stands in one place, where it can be taken out."""
     body = TRAIN.partition("\n\n\n")[2]
     loop = indent(body[body.index("for x") :].replace("device", "place.device"), "    ")
@@ -368,10 +366,10 @@ def test_reads_that_no_accelerator_comes_to_are_one_finding(tmp_path: Path, devi
     modules = {"place": device, "net": f"{dedent(net)}{loop}"}
     script += "train(model, loader, optimizer)\n"
     assert "train(accelerator, " in convert(tmp_path, script, **modules).new_text
-    found = [one for each in convert_project(Source.read(tmp_path / "train.py")) for one in each.remaining]
-    messages = [one.message for one in found if one.code in ("ACC103", "ACC118")]
-    assert len(messages) == said
-    assert all(message.startswith("net.py goes on using `device` of place.py") for message in messages)
+    found = convert_project(Source.read(tmp_path / "train.py"))
+    prove(found, found[0])
+    named = [one for each in found for one in each.remaining if one.code == "ACC714"]
+    assert bool(named) is said
 
 
 LOOP = """\

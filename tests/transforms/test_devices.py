@@ -10,7 +10,7 @@ import pytest
 from accelify.conversion import ConvertOptions
 from accelify.convert import convert_paths, convert_project, convert_source
 from accelify.source import Source
-from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, frame
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, convert, frame, prints_by_all
 
 DEVICE = "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 CHOSEN = "accelerator = Accelerator()\ndevice = accelerator.device"
@@ -784,7 +784,7 @@ def test_a_helper_that_shows_what_it_chooses_is_asked_as_before() -> None:
     found = convert(setup=setup, imports="import argparse", batch=batch)
     assert 'accelerator = Accelerator(cpu=str(pick(args.device)) == "cpu")\n' in found.new_text
     assert '        print("the best")\n' in found.new_text
-    assert "ACC201" in {finding.code for finding in found.remaining}
+    assert prints_by_all(found)
 
 
 @pytest.mark.parametrize("shows", ["print(device)", "logger.info('on %s', device)", "pass"])

@@ -9,7 +9,7 @@ import pytest
 from accelify.conversion import Conversion
 from accelify.convert import convert_source
 from accelify.source import Source
-from tests.transforms.support import PATH, check_noop, check_transformed, codes
+from tests.transforms.support import PATH, check_noop, check_transformed, codes, names_path
 
 IMPORTS = "import os\nimport secrets\nimport uuid\n"
 SAVED = 'torch.save(model.state_dict(), os.path.join(folder, "best.pt"))\n'
@@ -109,15 +109,13 @@ def test_an_id_before_the_accelerator_is_said() -> None:
     text = TRAIN.replace("import tools\n", f"import uuid\n{made}").replace("def main():", "def main(run):")
     text = text.replace('tools.prepare("runs")', "run.path").removesuffix("main()\n") + "main(Run())\n"
     found = convert_source(Source.from_text(text, PATH))
-    said = [f.message.split(":")[0] for f in found.remaining if f.code == "ACC211"]
-    assert said == ["every process would name `self.path` by an id that it draws itself"], found.new_text
+    assert names_path(found)
 
 
 def test_a_module_that_draws_the_name_is_named(tmp_path: Path) -> None:
-    said = [f.message.split(":")[0] for f in _beside(tmp_path, KEEPS).remaining if f.code == "ACC211"]
-    assert said == [
-        "`prepare` names a file or folder by a drawn id (tools.py, line 8), which every process would draw for itself"
-    ]
+    (tmp_path / "tools.py").write_text(KEEPS)
+    text = TRAIN.replace("join(folder,", "join(folder.path,")
+    assert names_path(convert_source(Source.from_text(text, tmp_path / "train.py")))
 
 
 def test_a_file_for_the_while_is_each_process_s_own(tmp_path: Path) -> None:

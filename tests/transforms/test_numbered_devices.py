@@ -8,6 +8,7 @@ import pytest
 
 from accelify.conversion import Conversion
 from accelify.convert import convert_paths, convert_source
+from accelify.proving import prove
 from accelify.source import Source
 from tests.transforms.support import PATH
 
@@ -98,6 +99,11 @@ def project(folder: Path, place: str, default: str = "default=0") -> Conversion:
     return found["main.py"]
 
 
+def _named(found: Conversion) -> list[str]:
+    prove([found], found)
+    return [one.message for one in found.remaining if one.code == "ACC714"]
+
+
 @pytest.mark.parametrize(
     "place",
     [
@@ -108,8 +114,8 @@ def project(folder: Path, place: str, default: str = "default=0") -> Conversion:
 )
 def test_of_another_module_it_is_said(tmp_path: Path, place: str) -> None:
     found = project(tmp_path, place)
-    (said,) = [one.message for one in found.remaining if one.code == "ACC118"]
-    assert "used by its number (helper.py, line 8)" in said
+    (said,) = _named(found)
+    assert f"`{place}` names one device for every process (called at main.py:17)" in said
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,7 @@ def test_of_another_module_it_is_said(tmp_path: Path, place: str) -> None:
     ],
 )
 def test_of_another_module_the_rest_is_right(tmp_path: Path, place: str, default: str) -> None:
-    assert "ACC118" not in [one.code for one in project(tmp_path, place, default).remaining]
+    assert not _named(project(tmp_path, place, default))
 
 
 AHEAD = """\

@@ -9,7 +9,7 @@ import pytest
 from accelify.conversion import Conversion
 from accelify.convert import convert_project
 from accelify.source import Source
-from tests.transforms.support import clean, convert, frame, place_of
+from tests.transforms.support import clean, convert, frame, named, place_of
 
 MADE = "os.makedirs('out')"
 MORE = "import argparse, errno, json, sys"
@@ -66,12 +66,12 @@ def test_a_folder_that_a_handler_makes_may_be_there() -> None:
 def test_a_folder_that_must_be_new_is_only_said(handler: str) -> None:
     conversion = early(f"try:\n    {MADE}\n{handler}")
     assert f"    {MADE}\n" in conversion.new_text
-    assert ["the folder may be there" in message for message in said(conversion)] == [True]
+    assert any("os.makedirs" in message for message in named(conversion))
 
 
 def test_a_file_that_is_written_in_an_attempt() -> None:
     conversion = early("try:\n    json.dump(1, open('a', 'w'))\nexcept OSError:\n    sys.exit()")
-    assert "every process would write this, and the Accelerator is not known yet" in said(conversion)
+    assert any("every process writes a file" in message for message in named(conversion))
 
 
 @pytest.mark.parametrize(("handler", "in_turns"), [("pass", True), ("raise", False)])

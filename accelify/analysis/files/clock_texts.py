@@ -7,16 +7,14 @@ seed, and are asked for as these are.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from functools import cached_property
 
-from accelify.analysis.files.named_times import named_times
 from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope, handed_to, in_order
+from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import calls_in, dotted, walk
+from accelify.analysis.syntax import calls_in, dotted, target_names, walk
 
-Place = tuple[Scope, ast.AST]
 # How often a text is passed on before it is not followed any more.
 _FARTHEST = 3
 _TEXTS = frozenset({"strftime", "isoformat", "ctime", "asctime"})
@@ -31,6 +29,10 @@ _JOINING = frozenset(
     """join format replace strip lstrip rstrip lower upper str repr Path PurePath expanduser abspath normpath realpath
     joinpath with_suffix as_posix resolve int round""".split()
 )
+_SHOWN = frozenset({"time", "now", "today", "utcnow", "localtime", "gmtime"})
+# What is made of a time and is one, too, and dates that are no clock's but of the same kind.
+_KEEPING = frozenset({"int", "round", "replace", "date", "timestamp", "astimezone"})
+_DATES = frozenset({"datetime", "strptime", "fromtimestamp", "fromisoformat"})
 
 
 class ClockTexts:
@@ -43,7 +45,6 @@ class ClockTexts:
     def __init__(self, script: ScriptModel) -> None:
         self._script = script
         self._given: dict[Scope, bool] = {}
-        self._places: dict[Scope, Place | None] = {}
         self._telling: dict[Module, bool] = {}
         self._times: dict[Scope, set[str]] = {}
 
@@ -86,7 +87,7 @@ class ClockTexts:
         around: Scope | None = scope
         while around is not None:
             if around not in self._times:
-                self._times[around] = named_times(around)
+                self._times[around] = _named_times(around)
             found |= {name for name in self._times[around] if scope.resolve(name) is around}
             around = around.parent
         return found
@@ -123,25 +124,9 @@ class ClockTexts:
         contained += [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return last in _JOINING and any(self.is_text(n, names) for n in contained)
 
-    def is_drawn(self, nodes: Iterable[ast.AST]) -> bool:
-        """Whether ids are drawn among some nodes, or in functions that they call, and no clock is read."""
-        asked = self._asked(nodes, set())
-        return bool(asked & _IDS) and not asked & (_TEXTS | _TIMES)
-
     def calls_one_of(self, function: Scope, others: set[Scope]) -> bool:
         """Whether a function is one of some others, or calls one."""
         return function in others or any(self._called(node) & others for node in function.nodes)
-
-    def in_path(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
-        """Where a function, or one that it calls, puts text of the clock into what is a path; None where it does not.
-
-        With the function in which that is: it may be one of another module.
-        """
-        if function not in self._places:
-            self._places[function] = None
-            if self._may_tell(function):
-                self._places[function] = self._place(function, is_path)
-        return self._places[function]
 
     def is_taken_into_path(
         self, function: Scope, name: str, is_path: Callable[[Scope, ast.AST], bool], left: int = _FARTHEST
@@ -175,33 +160,12 @@ class ClockTexts:
                     return node
         return None
 
-    def _place(self, function: Scope, is_path: Callable[[Scope, ast.AST], bool]) -> Place | None:
-        own = self.first_path(function, self.named_in(function), is_path)
-        if own is not None:
-            return function, own
-        for node in function.nodes:
-            for callee in in_order(self._called(node)):
-                inner = self.in_path(callee, is_path)
-                if inner is not None:
-                    return inner
-        return None
-
     def _gives(self, function: Scope) -> bool:
         returned = [n.value for n in function.of_type(ast.Return) if n.value is not None]
         if not returned or function.kind != "function":
             return False
         names = self.named_in(function)
         return any(self.is_text(value, names) for value in returned)
-
-    def _asked(self, nodes: Iterable[ast.AST], seen: set[Scope]) -> set[str]:
-        asked: set[str] = set()
-        for node in nodes:
-            if isinstance(node, ast.Call):
-                asked.add(_last_name(node))
-                given = {callee for callee in self._called(node) - seen if self.is_given(callee)}
-                seen |= given
-                asked.update(*(self._asked(callee.nodes, seen) for callee in given))
-        return asked
 
     def _may_tell(self, function: Scope) -> bool:
         return self.is_near and (
@@ -239,8 +203,11 @@ def is_text_of_time(value: ast.AST) -> bool:
     return bool(names & {"str", "repr", "format"}) or any(_is_filled_text(n) for n in walk(value))
 
 
-def _last_name(call: ast.Call) -> str:
-    return str(dotted(call.func) or getattr(call.func, "attr", "")).rsplit(".", 1)[-1]
+def _last_name(value: ast.expr) -> str:
+    """By what a call calls, "" where it is none."""
+    if not isinstance(value, ast.Call):
+        return ""
+    return str(dotted(value.func) or getattr(value.func, "attr", "")).rsplit(".", 1)[-1]
 
 
 def _is_filled_text(node: ast.AST) -> bool:
@@ -253,3 +220,38 @@ def _is_filled_text(node: ast.AST) -> bool:
 def _parts(node: ast.expr) -> list[ast.expr]:
     """What a tuple or list holds, or the expression itself."""
     return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+
+
+def _named_times(scope: Scope) -> set[str]:
+    """The variables of a function, class or module that hold what a clock showed, or a date in its place."""
+    made: dict[str, list[ast.expr]] = {}
+    others: set[str] = set()
+    for node in scope.of_type(ast.Assign):
+        if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            made.setdefault(node.targets[0].id, []).append(node.value)
+        else:
+            others.update(name for target in node.targets for name in target_names(target))
+    if not any(any(map(_is_shown, values)) for values in made.values()):
+        return set()
+    for node in scope.of_type(ast.AugAssign, ast.For):
+        others.update(target_names(node.target))
+    found: set[str] = set()
+    for name, values in made.items():
+        if name not in others and any(_is_time(value, found) for value in values):
+            if all(_is_time(value, {*found, name}) or _last_name(value) in _DATES for value in values):
+                found.add(name)
+    return found
+
+
+def _is_shown(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and any(_last_name(call) in _SHOWN for call in calls_in(value))
+
+
+def _is_time(value: ast.expr, names: set[str]) -> bool:
+    if isinstance(value, ast.Name):
+        return value.id in names
+    if not isinstance(value, ast.Call):
+        return False
+    last = _last_name(value)
+    contained = [*value.args, *([value.func.value] if isinstance(value.func, ast.Attribute) else [])]
+    return last in _SHOWN or (last in _KEEPING and any(_is_time(a, names) for a in contained))

@@ -75,11 +75,6 @@ def prints_beside(call: ast.Call, name: str, attribute: str, taken: bool) -> boo
     return name in PRINTERS or (not name and attribute == "pprint")
 
 
-def is_printed(site: Site) -> bool:
-    """Whether a site is a line on the terminal, whatever prints it."""
-    return site.kind == TERMINAL and site.name in PRINTERS | _WRITTEN
-
-
 def is_deletion(name: str) -> bool:
     """Whether a function that writes takes away what it finds."""
     return name.rpartition(".")[2] in _DELETING

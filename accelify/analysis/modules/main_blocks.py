@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from accelify.analysis.syntax import Node, Tree, calls_in, dotted, walk
+from accelify.analysis.syntax import Node, Tree, dotted, walk
 
 if TYPE_CHECKING:
     from accelify.analysis.program import Module
@@ -25,17 +25,6 @@ def own_main(tree: Tree) -> ast.If | None:
     if not tree.mentions(b"__main__"):
         return None
     return next((s for s in tree.module.body if isinstance(s, ast.If) and is_main_test(s.test)), None)
-
-
-def calls_of_other_mains(modules: Iterable[Module]) -> set[Node]:
-    """The calls that imported modules make when they are started themselves."""
-    return {
-        node
-        for module in modules
-        for stmt in module.scopes.module.node.body  # the tree is that of all files by now
-        if isinstance(stmt, ast.If) and is_main_test(stmt.test)
-        for node in calls_in(stmt)
-    }
 
 
 def only_for_main(module: Module, others: list[Module]) -> set[Node]:

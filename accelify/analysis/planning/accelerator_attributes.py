@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from accelify.analysis.planning.anchors import NAME, Reach, node_of
+from accelify.analysis.planning.anchors import NAME, Reach
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigns_always
@@ -25,7 +25,6 @@ class AtHand:
 
     def __init__(self, script: ScriptModel, reach: Reach | None) -> None:
         self._script = script
-        self._reach = reach
         self._stored = _keeping(script, reach)
 
     def expression(self, node: ast.AST) -> str | None:
@@ -34,25 +33,6 @@ class AtHand:
         for name, assignments in (made or {}).items():
             if self._is_after(node, assignments):
                 return f"{name}.{NAME}"
-        return None
-
-    def made_later(self, node: ast.AST) -> str | None:
-        """The name of the object that has the Accelerator, where it is made after a node of the same scope.
-
-        None where the scope has the Accelerator itself, and passes it to the object.
-        """
-        scope = self._script.scope_of(node)
-        made = self._stored.get(scope)
-        reach = self._reach if made else None
-        if reach is not None and (
-            node_of(self._script, scope) in (reach.root, *reach.threaded)
-            or (reach.is_global and reach.runs_after_anchor(node))
-        ):
-            return None
-        start = self._script.tree.start
-        for name, assignments in (made or {}).items():
-            if all(start(stmt) > start(node) for stmt in assignments):
-                return name
         return None
 
     def _is_after(self, node: ast.AST, assignments: list[ast.stmt]) -> bool:
