@@ -41,12 +41,13 @@ def text_of(engine: Interpreter, node: ast.AST, parts: Sequence[Value]) -> Value
         else:
             furthest, place = worst(parts), replace(CLOCK, form=FIGURE if beside != CLOCK else "")
     apart = [one for one in parts if not array_of(one).is_uniform]
-    if place.kind is not Kind.OWN or not apart[1:]:
+    if place.kind is Kind.OWN and apart[1:]:
+        # What would help one part is no remedy for the others.
+        place = own() if any(array_of(one) != place for one in apart) else place
+    elif place.is_same or furthest.why is not None:
+        return Value(place, furthest.why, type="builtins.str")
+    else:
         apart = [furthest]
-        if place.is_same or furthest.why is not None:
-            return Value(place, furthest.why, type="builtins.str")
-    # What only the main process has of one part is no remedy for the others.
-    place = own() if any(array_of(one) != place for one in apart) else place
     return Value(place, run.reason(node, f"`{run.segment(node)}`", *apart), type="builtins.str")
 
 
