@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
 
 from accelify.analysis.files.asked_paths import (
     bare_path,
@@ -11,11 +10,11 @@ from accelify.analysis.files.asked_paths import (
     reads_by_name,
 )
 from accelify.analysis.files.effect_sites import LISTING
-from accelify.analysis.files.folders import folder_made, makes_folder, path_text
+from accelify.analysis.files.folders import folder_made, makes_folder
+from accelify.analysis.files.listed_beside import is_listed_beside
 from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.writing_calls import opens_for_writing
-from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.done import calls_done
 from accelify.analysis.syntax import text_of, walk
 from accelify.transforms.base import Context
@@ -23,8 +22,6 @@ from accelify.transforms.writing_statements import runs_command, written_paths
 
 _REARRANGING = ("os.rename", "os.replace", "os.remove", "os.unlink", "shutil.")
 _LOG_FILES = frozenset({"logging.FileHandler", "logging.basicConfig", "logging.handlers.RotatingFileHandler"})
-_LISTING = frozenset("os.listdir os.scandir os.walk glob.glob glob.iglob".split())
-_WORDS = (b"listdir", b"scandir", b"os.walk", b"glob")
 
 
 def needs_at_once(context: Context, run: list[ast.stmt]) -> bool:
@@ -139,7 +136,7 @@ def rearranged(context: Context, run: list[ast.stmt]) -> ast.stmt | None:
 def is_listed(context: Context, run: list[ast.stmt]) -> bool:
     """Whether the folder of what some statements write is listed next to them."""
     paths = [path for stmt in run for path in written_paths(context, stmt)]
-    return _is_listed_beside(context.script, run[-1], paths)
+    return is_listed_beside(context.script, run[-1], paths)
 
 
 def makes_data(context: Context, run: list[ast.stmt]) -> bool:
@@ -149,36 +146,3 @@ def makes_data(context: Context, run: list[ast.stmt]) -> bool:
         return False
     body = script.scope_of(run[0]).nodes
     return any(isinstance(s, ast.stmt) and tree.is_after(s, run[-1]) and script.trains(s) for s in body)
-
-
-# Files that the main process writes into a folder which all processes list further down.
-#
-# table.to_csv(folder + "a.csv")
-# if "b.csv" in os.listdir(folder): ...    # who lists it early goes another way, or reads half of a file
-
-
-def _is_listed_beside(script: ScriptModel, stmt: ast.stmt, paths: Collection[ast.expr]) -> bool:
-    """Whether the folder of files that a statement writes is listed after it, in the same round of the same function.
-
-    Args:
-        script: its model.
-        stmt: the statement.
-        paths: the files' paths, as it writes them.
-    """
-    tree = script.tree
-    if not paths or not any(tree.mentions(word) for word in _WORDS):
-        return False
-    end, loops = tree.end(stmt), set(script.enclosing_loops(stmt))
-    listed = [
-        node.args[0]
-        for node in script.scope_of(stmt).of_type(ast.Call)
-        if node.args and tree.start(node) > end
-        if script.qualname(node.func) in _LISTING and loops.issubset(script.enclosing_loops(node))
-    ]
-    folders = {folder for one in listed if (folder := _folder(path_text(script, one)))}
-    return any(path_text(script, path).startswith(f"{folder}/") for path in paths for folder in folders)
-
-
-def _folder(path: str) -> str:
-    """The folder of a pattern (`runs/*.csv`), or the path itself."""
-    return path.partition("*")[0].rpartition("/")[0] if "*" in path else path
