@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from accelify.domains.placement import (
     AFTER,
     COUNTED,
@@ -39,6 +41,14 @@ _FLAGS = {"main": MAIN_FLAG, "others": OTHERS_FLAG}
 _OPPOSITE = {"main": "others", "others": "main"}
 
 
+def _distinct(refs: Sequence[Ref]) -> tuple[Ref, ...]:
+    """Each of some references once; a name of a library is the same wherever it is asked for."""
+    found: dict[object, Ref] = {}
+    for ref in refs:
+        found.setdefault(ref.name if isinstance(ref, Library) else ref, ref)
+    return tuple(found.values())
+
+
 def join(
     left: Value | None, right: Value | None, guard: Guard | None = None, *, in_order: bool = False
 ) -> Value | None:
@@ -65,7 +75,7 @@ def join(
             return Value(refs=of_main.refs, type=ONCE)
         if guard.kind == "others" and left.of(Library) and right.of(Library):
             left, right = right, left  # that of the main process first
-    refs = left.refs if left.refs == right.refs else tuple(dict.fromkeys([*left.refs, *right.refs]))
+    refs = left.refs if left.refs == right.refs else _distinct([*left.refs, *right.refs])
     same_constant = (
         left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
     )
