@@ -392,7 +392,6 @@ def _constants(context: Context) -> Iterator[Change]:
     tree, script = context.tree, context.script
     numbers = NumberedDevices(script)
     numbered = any(numbers.stands_in(module.tree) for module in script.modules)
-    of_modules = {read for constant in context.plan.device_constants for read in constant.reads}
     for call in script.calls():
         if context.is_claimed(call):
             continue
@@ -409,7 +408,7 @@ def _constants(context: Context) -> Iterator[Change]:
                 chosen = isinstance(first, ast.IfExp) or is_numbered_gpu(first)
                 text = first.value if isinstance(first, ast.Constant) else "cuda" if chosen else None
             elif is_numbered_gpu(value):
-                text = "cuda:"
+                text = "cuda"
             elif isinstance(value, ast.Call):
                 chosen = script.is_a(value, v.DEVICE) and isinstance(
                     context.plan.devices.decisions.of_call(value), Branch
@@ -419,30 +418,17 @@ def _constants(context: Context) -> Iterator[Change]:
                 text = "cuda"
             elif numbered and numbers.is_number(value) and not script.callees(call):
                 # What is not torch's may count devices of another kind.
-                text = None if _is_foreign(context, call) else "cuda:"
+                text = None if _is_foreign(context, call) else "cuda"
             if not isinstance(text, str) or not text.startswith("cuda"):
                 continue
             accelerator = context.accelerator(call)
-            if context.is_claimed(value):
-                continue
-            if accelerator is None:
-                if ":" in text and value not in of_modules and script.scope_of(call) not in script.dormant:
-                    yield _unreached(context, value)
+            if context.is_claimed(value) or accelerator is None:
                 continue
             context.claim(value)
             edit = verbs.replace(value, _argument(context, call, value, accelerator))
             yield context.change(
                 CHOICE, value, f"every process would use `{short(tree.segment(value))}`", [edit], core=True
             )
-
-
-def _unreached(context: Context, value: ast.expr) -> Change:
-    shown = short(context.tree.segment(value))
-    message = (
-        f"every process would use the GPU that `{shown}` names by its number, and the Accelerator cannot be had here: "
-        "make this after it, or move it where it is used (x.to(accelerator.device))"
-    )
-    return context.change(CHOICE, value, message)
 
 
 def _argument(context: Context, call: ast.Call, value: ast.expr, accelerator: str) -> str:

@@ -10,7 +10,7 @@ from accelify.conversion import Conversion
 from accelify.convert import convert_paths, convert_source
 from accelify.proving import prove
 from accelify.source import Source
-from tests.transforms.support import PATH
+from tests.transforms.support import PATH, named
 
 SCRIPT = """\
 import argparse
@@ -174,5 +174,6 @@ def test_ahead_of_the_accelerator_it_is_said(made: str, is_said: bool) -> None:
     """`main` makes the data, and the Accelerator comes in the function that trains."""
     found = convert_source(Source.from_text(AHEAD.replace("MADE", made), PATH))
     assert found.status == "converted", found.reason
-    said = [one.message for one in found.remaining if one.code == "ACC103"]
-    assert any("the Accelerator cannot be had here" in message for message in said) is is_said
+    assert (
+        any("names one device for every process" in message for message in named(found, "ACC714")) is is_said
+    )

@@ -181,7 +181,7 @@ def _is_single(script: ScriptModel, loader: Entity) -> bool:
         return False
     given = call_argument(loader.site, 1, "batch_size")
     name = _last_word(given)
-    return is_constant(given, 1) or (name != "" and is_one_number(script.program, name, 1))
+    return is_constant(given, 1) or (name != "" and _is_one(script.program, name))
 
 
 def _last_word(node: ast.AST | None) -> str:
@@ -191,17 +191,11 @@ def _last_word(node: ast.AST | None) -> str:
     return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
 
 
-def is_one_number(program: Program, name: str, number: int) -> bool:
-    """Whether all that a program binds to a name, as a variable, attribute or option or under a key, is one number.
-
-    Args:
-        program: the script with the modules that it reaches.
-        name: such as `batch_size`.
-        number: which one.
-    """
+def _is_one(program: Program, name: str) -> bool:
+    """Whether all that a program binds to a name, as a variable, attribute or option or under a key, is 1."""
     modules = [one for one in program.modules.values() if one.tree.mentions(name.encode())]
     bound = [value for module in modules for value in _bound(module, name) if _last_word(value) != name]
-    return bool(bound) and all(is_constant(value, number) for value in bound)
+    return bool(bound) and all(is_constant(value, 1) for value in bound)
 
 
 def _bound(module: Module, name: str) -> Iterator[ast.expr]:

@@ -10,8 +10,8 @@ from accelify.analysis import values as v
 from accelify.analysis.losses.reduction_kinds import MEAN, SUM
 from accelify.analysis.losses.reductions import LossReductions
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
-from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.statements.enumerated import is_enumerated
 from accelify.analysis.syntax import Tree, dotted, is_constant, names_in, target_names, text_of, walk
 
@@ -225,21 +225,12 @@ class Figures:
             for stmt in callee.nodes:
                 if isinstance(stmt, ast.Return) and isinstance(stmt.value, ast.Tuple):
                     value = stmt.value.elts[index] if index < len(stmt.value.elts) else None
-                    made = self._made_in(callee, value) if isinstance(value, ast.Name) else value
+                    made = assigned_once(callee, value) if value is not None else None
                     kind = self._kind(made, depth + 1) if made is not None else None
                     found.add(kind or (self._of_functions(made) if made is not None else None))
         if not found:
             return self._of_functions(name)  # a criterion's, or of another module
         return found.pop() if len(found) == 1 else None
-
-    def _made_in(self, scope: Scope, name: ast.Name) -> ast.expr | None:
-        """What a function assigns to a variable, where that is once."""
-        found = [
-            stmt.value
-            for stmt in scope.of_type(ast.Assign)
-            if any(isinstance(t, ast.Name) and t.id == name.id for t in stmt.targets)
-        ]
-        return found[0] if len(found) == 1 else None
 
     def made_in_loop(self, name: ast.Name) -> ast.expr | None:
         """What a name is assigned in the loops next around it, where that is once."""

@@ -277,27 +277,23 @@ class ConstructorArguments:
     @cached_property
     def _moves_models_anyway(self) -> bool:
         """Whether a model goes to a GPU in no branch at all."""
-        return any(
-            isinstance(call.func, ast.Attribute)
-            and bool(self.script.models_of(call.func.value))
-            and not any(isinstance(a, (ast.If, ast.IfExp)) for a in self.tree.ancestors(call))
-            for call in self.script.calls()
-            if is_move_to_gpu(call)
-        )
+        return not all(self._tests_around_moves)
 
     @cached_property
     def _moves_models_unasked(self) -> bool:
         """Whether a model goes to a GPU that the script asks nobody about."""
-        return any(
-            is_move_to_gpu(call)
-            and isinstance(call.func, ast.Attribute)
-            and bool(self.script.models_of(call.func.value))
-            and not any(
-                isinstance(a, (ast.If, ast.IfExp)) and self.devices.asks_for_gpu(a.test)
-                for a in self.tree.ancestors(call)
-            )
+        return not all(any(map(self.devices.asks_for_gpu, tests)) for tests in self._tests_around_moves)
+
+    @cached_property
+    def _tests_around_moves(self) -> list[list[ast.expr]]:
+        """The tests of the branches around each move of a model to a GPU."""
+        return [
+            [a.test for a in self.tree.ancestors(call) if isinstance(a, (ast.If, ast.IfExp))]
             for call in self.script.calls()
-        )
+            if is_move_to_gpu(call)
+            and isinstance(call.func, ast.Attribute)
+            and self.script.models_of(call.func.value)
+        ]
 
     def _known_at_sites(self, wish: tuple[str, frozenset[str]]) -> bool:
         names = {name.split(".")[0] for name in wish[1]}

@@ -71,23 +71,19 @@ class Tree:
 
     def physical(self, path: str, follow: bool = True) -> str:
         """Where to read what `path` names."""
-        name = self.virtual(path)
-        if name is None:
-            return path
-        for _ in range(40):
-            step = self._walk(name, follow, None)
-            if step[0]:
-                return step[1]
-            name = step[1]
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        return self._found(path, follow, None)
 
     def private(self, path: str, content: bool, follow: bool = True) -> str:
         """Where to write what `path` names: every folder on the way is the run's, and with `content` the file, too."""
+        return self._found(path, follow and content, content)
+
+    def _found(self, path: str, follow: bool, content: bool | None) -> str:
+        """Where a walk to what `path` names ends, links on the way followed."""
         name = self.virtual(path)
         if name is None:
             return path
         for _ in range(40):
-            step = self._walk(name, follow and content, content)
+            step = self._walk(name, follow, content)
             if step[0]:
                 return step[1]
             name = step[1]
