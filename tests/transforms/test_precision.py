@@ -275,3 +275,70 @@ for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.ones(8).long()), b
 def test_autocast_to_float16_of_any_device_stays_so_on_a_cpu(scaler: str, dtype: str, written: str) -> None:
     text = IN_FLOAT16.replace("SCALER", scaler).replace("float16", dtype)
     assert f"mixed_precision={written}" in (convert_source(Source.from_text(text, PATH)).new_text or "")
+
+
+SWITCHED = """\
+import json, sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def epoch_of(model, loader, optimizer, amp):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    HOW
+    scaler = torch.amp.GradScaler("cuda", enabled=use_amp)
+    for x, y in loader:
+        optimizer.zero_grad()
+        LOSS
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def main():
+    OPTION
+    loader = DataLoader(torch.load("data.pt"), batch_size=4)
+    model = nn.Linear(4, 1)
+    epoch_of(model, loader, torch.optim.SGD(model.parameters(), lr=0.1), amp=GIVEN)
+
+
+main()
+"""
+
+
+PARSED = """\
+import argparse
+    p = argparse.ArgumentParser()
+    p.add_argument('--amp', action='store_true')
+    args = p.parse_args()"""
+CAST = "with torch.autocast(device.type, enabled=use_amp):"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "use_amp = amp and torch.cuda.is_available()",
+        'use_amp = amp and device.type == "cuda"',
+        "use_amp = amp if torch.cuda.is_available() else False",
+    ],
+)
+def test_a_switch_that_a_caller_sets_beside_a_question_for_the_gpu(how: str) -> None:
+    text = SWITCHED.replace("HOW", how).replace("OPTION", PARSED).replace("GIVEN", "args.amp")
+    text = text.replace("LOSS", "loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))")
+    found = convert_source(Source.from_text(text, PATH)).new_text
+    assert re.search(r'mixed_precision="fp16" if args.amp and torch.cuda.is_available\(\) else "no"', found)
+    assert "scaler" not in found
+
+
+def test_a_switch_of_which_nothing_is_known_where_the_accelerator_is_made() -> None:
+    text = SWITCHED.replace("HOW", 'use_amp = amp and device.type == "cuda"')
+    text = text.replace("OPTION", "config = json.load(open(sys.argv[1]))\n    amp = bool(config['amp'])")
+    text = text.replace(
+        "LOSS", f"{CAST}\n            loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))"
+    )
+    found = convert_source(Source.from_text(text.replace("GIVEN", "amp"), PATH))
+    assert "mixed_precision" not in found.new_text
+    assert "accelerator.backward(scaler.scale(loss))" in found.new_text
+    assert CAST in found.new_text
+    assert any("keeps its own mixed precision" in one.message for one in found.remaining)

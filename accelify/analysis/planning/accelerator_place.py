@@ -19,7 +19,7 @@ from accelify.analysis.devices.seen_options import (
 )
 from accelify.analysis.planning.anchors import Anchor, Reach, find_anchor, node_of
 from accelify.analysis.planning.attributes import text_here
-from accelify.analysis.planning.constructor import ConstructorArguments
+from accelify.analysis.planning.constructor import READ_LATER, ConstructorArguments
 from accelify.analysis.planning.reasons import Blocker
 from accelify.analysis.planning.sites import KIND_ORDER
 from accelify.analysis.scopes import Scope
@@ -27,8 +27,6 @@ from accelify.analysis.statements.assignments import stands_in
 from accelify.analysis.statements.bound import is_surely_bound
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.values import Entity
-
-_READ_LATER = "an option decides that is not known where the Accelerator is made"
 
 
 class AcceleratorPlace(ConstructorArguments):
@@ -76,7 +74,7 @@ class AcceleratorPlace(ConstructorArguments):
                     self.dropped[name] = wish
                 self.argument_reads.pop(name, None)
                 if name == "mixed_precision":
-                    self.script.keep_precision(_READ_LATER)
+                    self.script.keep_precision(READ_LATER)
                 found = find_anchor(script, core, self.lifted)
         if not self._tells_accumulation(found):
             found = find_anchor(script, core, self.lifted)

@@ -32,6 +32,9 @@ from accelify.analysis.statements.negation import negated
 from accelify.analysis.syntax import Node, Tree, call_argument, dotted, walk
 from accelify.analysis.values import Entity
 
+# Why casts and scalers of the script are left alone.
+READ_LATER = "an option decides that is not known where the Accelerator is made"
+
 
 class ConstructorArguments:
     """The part of the Plan that settles `Accelerator(...)`."""
@@ -152,9 +155,11 @@ class ConstructorArguments:
 
     def _precision_and_accumulation(self) -> None:
         precision = mixed_precision(self.script)
-        if precision is not None:
+        if precision is not None and precision[1] is None:
+            self.script.keep_precision(READ_LATER)
+        elif precision is not None:
             self.arguments["mixed_precision"] = precision[0]
-            self.argument_reads["mixed_precision"] = precision[1]
+            self.argument_reads["mixed_precision"] = precision[1] or frozenset()
             if precision[0].startswith('"fp16"') and "is_available" not in precision[0]:
                 self._scaling()
         found = find_window(self.script)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.script import Backward, ScriptModel
+from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.statements.reaching import last_assignment
 from accelify.analysis.syntax import (
     call_argument,
@@ -180,6 +181,8 @@ class Window:
         )
 
 
+# How many names may stand for each other.
+_DEEPEST = 4
 _NO_COUNTER = "the loop around the backward is no `for i, batch in enumerate(loader)`"
 
 
@@ -337,8 +340,49 @@ def scales_on_gpu_alone(script: ScriptModel) -> bool:
     return not any(_may_be_cpu(call_argument(call, 0, "device")) for call in scalers if call not in legacy)
 
 
-def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
-    """The `mixed_precision` argument that autocast and GradScaler ask for, as source, with the names it reads."""
+def _switch(script: ScriptModel, call: ast.Call, positional: bool) -> ast.expr | None:
+    """What switches a cast or a scaler on: its `enabled`, or the condition under which it is made."""
+    switch = call_keyword(call, "enabled")
+    if switch is None and positional and call.args:
+        switch = call.args[0]
+    if switch is not None:
+        return switch
+    for ancestor in script.tree.ancestors(call):
+        if isinstance(ancestor, (ast.If, ast.IfExp)) and not isinstance(ancestor.test, ast.Constant):
+            inside = ancestor.body if isinstance(ancestor.body, list) else [ancestor.body]
+            within = any(call is n for part in inside for n in walk(part))
+            return ancestor.test if within and script.is_uniform(ancestor.test) else None
+        if isinstance(ancestor, (ast.FunctionDef, ast.Lambda)):
+            return None
+    return None
+
+
+def _asks_for_gpu(script: ScriptModel, test: ast.expr) -> bool:
+    """`device.type == "cuda"` asks what is_available() asks, as does `scaler is not None`."""
+    return any(
+        script.is_a(node, v.DEVICE) or script.is_a(node, v.SCALER)
+        if isinstance(node, ast.Name)
+        else isinstance(node, ast.Call) and script.qualname(node.func) in k.AVAILABILITY_CALLS
+        for node in walk(test)
+    )
+
+
+def _conditions(script: ScriptModel, test: ast.expr, depth: int = 0) -> list[ast.expr]:
+    """What has to be true all together."""
+    made = assigned_once(script.scope_of(test), test)
+    parts: list[ast.expr] = []
+    if isinstance(made, ast.BoolOp) and isinstance(made.op, ast.And):
+        parts = made.values
+    elif isinstance(made, ast.IfExp) and is_constant(made.orelse, False):
+        parts = [made.test, made.body]
+    if parts and depth < _DEEPEST:
+        return [one for part in parts for one in _conditions(script, part, depth + 1)]
+    return [made if made is not None and _asks_for_gpu(script, made) else test]
+
+
+def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str] | None] | None:
+    """The `mixed_precision` argument that autocast and GradScaler ask for, as source, with the names it reads; None for
+    these where what decides has no one name."""
     autocasts = script.calls_to(k.AUTOCAST_CLASSES)
     scalers = script.calls_to(k.SCALER_CLASSES)
     if (not autocasts and not scalers) or not script.understands_precision:
@@ -353,39 +397,21 @@ def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str]] | None:
         if call in autocasts and not legacy and _may_be_cpu(call_argument(call, 0, "device_type")):
             # torch's own choice there is bfloat16.
             cpu_kind = "fp16" if word in ("float16", "half") else "bf16"
-        switch = call_keyword(call, "enabled")
-        if switch is None and legacy and call.args and call in autocasts:
-            switch = call.args[0]
-        if switch is None:
-            for ancestor in script.tree.ancestors(call):
-                if isinstance(ancestor, (ast.If, ast.IfExp)) and not isinstance(ancestor.test, ast.Constant):
-                    inside = ancestor.body if isinstance(ancestor.body, list) else [ancestor.body]
-                    if any(call is n for part in inside for n in walk(part)) and script.is_uniform(
-                        ancestor.test
-                    ):
-                        switch = ancestor.test
-                    break
-                if isinstance(ancestor, (ast.FunctionDef, ast.Lambda)):
-                    break
-        if switch is not None and any(
-            isinstance(n, ast.Name) and (script.is_a(n, v.DEVICE) or script.is_a(n, v.SCALER))
-            for n in walk(switch)
-        ):
-            # `enabled=device.type == "cuda"` asks what is_available() asks, as does `scaler is not None`.
-            switch, cpu_kind = None, "no"
-        if (
-            switch is not None
-            and not isinstance(switch, ast.Constant)
-            and not enabled
-            and script.is_uniform(switch)
-        ):
-            if not any(
-                isinstance(n, ast.Call) and script.qualname(n.func) in k.AVAILABILITY_CALLS
-                for n in walk(switch)
-            ):
-                given = from_caller(script, switch)
-                if given is not None:
-                    enabled, names = script.tree.segment(given), frozenset(names_in(given))
+        switch = _switch(script, call, positional=legacy and call in autocasts)
+        tests = _conditions(script, switch) if switch is not None else []
+        asked = [test for test in tests if not isinstance(test, ast.Constant)]
+        further = [test for test in asked if not _asks_for_gpu(script, test)]
+        if len(further) < len(asked):
+            cpu_kind = "no"
+        if enabled or not further:
+            continue
+        given = [from_caller(script, test) for test in further]
+        known = [one for one in given if one is not None]
+        if len(known) < len(given) or not all(map(script.is_uniform, further)):
+            return kind, None
+        texts = [(one, script.tree.segment(one)) for one in known]
+        enabled = " and ".join(f"({t})" if isinstance(one, ast.BoolOp | ast.IfExp) else t for one, t in texts)
+        names = frozenset(name for one in known for name in names_in(one))
     alike = kind == cpu_kind
     value = f'"{kind}"' if alike else f'"{kind}" if torch.cuda.is_available() else "{cpu_kind}"'
     if enabled:
