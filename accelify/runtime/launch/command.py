@@ -23,6 +23,7 @@ from accelify.installing import install_command
 from accelify.runtime.launch.engines import engine_environment
 from accelify.runtime.launch.fields import DEEPSPEED, XLA
 from accelify.runtime.launch.folder import launch_folder
+from accelify.runtime.launch.leaving import ends_while_waiting
 from accelify.runtime.launch.machines import (
     Watch,
     end_workers,
@@ -320,7 +321,10 @@ def _run_elastic(plan: Plan) -> int:
                 logging.getLogger(name).setLevel(logging.CRITICAL)
     if plan.machines is not None and plan.machines.machine == 0:
         _check_port(plan.machines)
-    with launch_folder() as folder:
+    with (
+        launch_folder() as folder,
+        ends_while_waiting(folder) if plan.machines is not None else contextlib.nullcontext(),
+    ):
         errors = str(folder)
         os.environ.update(plan.environment, ACCELIFY_ERROR_DIR=errors)
         signal.signal(signal.SIGUSR1, lambda *_: warn_workers(folder))

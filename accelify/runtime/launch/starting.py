@@ -7,7 +7,7 @@ import threading
 import time
 from pathlib import Path
 
-_PAUSE = 0.5  # seconds between two looks
+_PAUSE = 0.1  # seconds between two looks
 _REST_OF_LINE = "\033[K"  # is emptied
 
 
