@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def page(report: Report) -> str:
     """The whole page; it loads nothing from elsewhere."""
-    conversions = list(report.converted.conversions) or _compared(report)
+    conversions = [one.published() for one in report.converted.conversions] or _compared(report)
     script = str(conversions[0].source.path if conversions else report.script)
     return html_report(conversions, curves={script: curves_of(report.to_json())})
 

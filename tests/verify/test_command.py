@@ -24,13 +24,17 @@ def test_a_plain_script_is_converted_and_proven(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "train.py").write_text("import sys\n" + scripts.plain().replace("0.05", "float(sys.argv[1])"))
     before = (tmp_path / "train.py").read_bytes()
-    done = verify("train.py", "--steps", "3", "--plot", "curves.png", "--", "0.01", cwd=tmp_path)
+    pages = ("--plot", "curves.png", "--report", "page.html")
+    done = verify("train.py", "--steps", "3", *pages, "--", "0.01", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^verdict +equal +equal to rounding", done.stdout, re.MULTILINE), done.stdout
     assert "equal to rounding" in done.stdout
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "train.py").read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "train.py"]
+    page = (tmp_path / "page.html").read_text()
+    assert ">ACC712<" in page
+    assert ">ACC103<" not in page  # what one part of a rule was called
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "page.html", "train.py"]
 
 
 @pytest.mark.distributed
