@@ -26,6 +26,7 @@ from accelify.lowering.ranks import (
     WORLD,
     Ranks,
     is_environment,
+    name_of_gpu,
 )
 from accelify.lowering.samplers import Samplers
 from accelify.lowering.work import Work
@@ -350,7 +351,8 @@ class _Lowering:
             if name in CALLS and self._is_checked(node):
                 continue
             kind = ranks.kind(node)
-            text = f"{PLACEHOLDER}.{ATTRIBUTES[str(kind)]}"
+            gpu = name_of_gpu(self.tree, node)
+            text = '"cuda"' if gpu is not None else f"{PLACEHOLDER}.{ATTRIBUTES[str(kind)]}"
             is_text = not (name in CALLS or name == "builtins.int")
             if (
                 is_text
@@ -367,7 +369,7 @@ class _Lowering:
             ):
                 continue
             taken.add(node)
-            work.replace(node, text)
+            work.replace(gpu or node, text)
             work.found(RULE, node, f"the Accelerator knows the {kind}")
         for stmt in self.tree.nodes(ast.Assign):
             if self._is_global_rank(stmt):

@@ -7,7 +7,7 @@ import re
 
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import Node, call_argument, dotted, is_constant, walk
+from accelify.analysis.syntax import Node, Tree, call_argument, dotted, is_constant, walk
 
 RANK, LOCAL, WORLD = "rank", "local rank", "world size"
 # Whether it is the main process, or the main one of its machine.
@@ -237,3 +237,16 @@ def _main_of(kind: str, negated: bool) -> tuple[str, bool]:
 def is_environment(script: ScriptModel, node: ast.expr) -> bool:
     """Whether an expression is `os.environ`."""
     return (script.qualname(node) or "") == "os.environ"
+
+
+def name_of_gpu(tree: Tree, rank: ast.AST) -> ast.expr | None:
+    """`f"cuda:{os.environ['LOCAL_RANK']}"`, `"cuda:" + os.environ["LOCAL_RANK"]` around a rank."""
+    around = tree.parent(rank)
+    if isinstance(around, ast.Call) and around.args == [rank] and dotted(around.func) == "str":
+        around = tree.parent(around)
+    if isinstance(around, ast.BinOp) and isinstance(around.op, ast.Add) and is_constant(around.left, "cuda:"):
+        return around
+    whole = tree.parent(around) if isinstance(around, ast.FormattedValue) else None
+    if isinstance(whole, ast.JoinedStr) and len(whole.values) == 2 and is_constant(whole.values[0], "cuda:"):
+        return whole
+    return None

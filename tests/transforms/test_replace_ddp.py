@@ -329,3 +329,19 @@ if __name__ == "__main__":
 
 def test_the_total_batch_size_is_not_offered() -> None:
     assert "its batch sizes are those of one process" in convert(script(), batch_size="total").reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f\"cuda:{os.environ['LOCAL_RANK']}\"",
+        "'cuda:' + os.environ['LOCAL_RANK']",
+        "'cuda:' + str(dist.get_rank())",
+    ],
+)
+def test_a_gpu_that_is_named_by_the_rank_in_place(text: str) -> None:
+    setup = f"device = {text} if torch.cuda.is_available() else 'cpu'"
+    found = convert(script(setup=setup, wrap="model = DDP(model.to(device))"), replace_ddp=True)
+    assert found.changed, found.reason
+    assert "LOCAL_RANK" not in found.new_text
+    assert "device = accelerator.device" in found.new_text
