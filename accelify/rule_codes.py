@@ -155,6 +155,9 @@ _DO = re.compile(
     r"sum|take|use|wrap|write)\b(?! with it)|[;:,] accelerator\.|--\w"
 )
 _AGAIN = re.compile(r"; the same at .*$")
+# A cause that has one way out, whatever comes of it.
+_UNPREPARED = "which is not prepared"
+_PREPARE = "prepare it: `accelerator.prepare(...)`"
 
 
 def by_hand(code: str) -> str:
@@ -169,7 +172,7 @@ def says_what_to_do(message: str) -> bool:
 
 def with_way_out(finding: Finding) -> Finding:
     """A finding that is left to a person, with what to do about it at the end of its message."""
-    way = finding.mark or by_hand(finding.code)
+    way = finding.mark or (_PREPARE if _UNPREPARED in finding.message else by_hand(finding.code))
     if finding.fixable or finding.severity == "info" or not way or says_what_to_do(finding.message):
         return finding
     again = _AGAIN.search(finding.message)

@@ -37,6 +37,12 @@ def test_a_message_that_has_one_stays(message: str) -> None:
     assert published(Finding("a.py", 1, 1, "ACC702", "", message, fixable=False)).message == message
 
 
+def test_what_is_not_prepared_is_to_be_prepared_whatever_comes_of_it() -> None:
+    message = "all processes train on the same samples: they go through all of `loader`, which is not prepared (line 9)"
+    said = published(Finding("a.py", 1, 1, "ACC705", "", message, fixable=False)).message
+    assert said == f"{message}; prepare it: `accelerator.prepare(...)`"
+
+
 @pytest.mark.parametrize("code", ["`a; let`", "a, b: the others then wait for ever"])
 def test_code_and_consequences_are_no_way_out(code: str) -> None:
     assert not says_what_to_do(f"{code} is wrong")
