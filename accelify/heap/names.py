@@ -282,7 +282,7 @@ class Attributes:
         launched = name == LAUNCHED_WITH and self.run.checks
         others = self.run.read(ref, OTHERS)
         if others is not None and not launched:
-            return others.plain()
+            return named_in(base, others.plain(), name, whole_of(base))
         known = name.startswith("__") or (ref.kind == "module" and name in OF_MODULES)
         asked = self.method(ref, "__getattr__") if not known else None
         if asked is not None:
