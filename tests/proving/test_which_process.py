@@ -467,3 +467,24 @@ dist.init_process_group("gloo")
 Trainer(parser.parse_args()).log()
 """
     assert found(text, tmp_path) == [("ACC702", 'print("done")')] * lines
+
+
+@pytest.mark.parametrize(
+    ("asks", "lines"),
+    [
+        ("world.rank == 0", 0),
+        ("world.Get_rank() == 0", 0),
+        ("world.size > 1", 1),
+        ("world.Get_size() > 1", 1),
+    ],
+)
+def test_the_rank_that_mpi_has(asks, lines, tmp_path):
+    text = f"""\
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+dist.init_process_group("gloo", rank=world.rank, world_size=world.size)
+model = DDP(torch.nn.Linear(4, 1))
+if {asks}:
+    print("done")
+"""
+    assert found(text, tmp_path) == [("ACC702", 'print("done")')] * lines
