@@ -24,10 +24,11 @@ from accelify.domains.placement import (
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, elements, parts_of
 from accelify.heap.shapes import from_first
-from accelify.heap.values import NONE, UNSET, WIDTH, Value
+from accelify.heap.values import NONE, UNSET, WIDTH, Value, constant
 from accelify.knowledge import Argument, Row
 
 if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
     from accelify.heap.run import Run
 
 Args = Sequence[Value]
@@ -40,8 +41,10 @@ _MOVING = frozenset(
         "pad_packed_sequence unpad_sequence"
     ).split()
 )
-# `ignore_index` where it leaves nothing out.
+# `ignore_index` where none is given, and how a script that has it among its labels writes it.
 _NO_CLASS = -100
+_GIVEN = re.compile(r"ignore_index\b[^,()\n]*-100\b")
+_WRITTEN = re.compile(r"(?<![\w.)\]])-100(?![\w.])")
 # Where an axis of one is put in.
 _PUT_IN = (0, 1, -1)
 # What lays rows beside each other as often as it is asked to.
@@ -63,18 +66,22 @@ def arguments_of(one: Argument, args: Args, keywords: Keywords, shift: int) -> l
     return []
 
 
-def weighs_rows(row: Row, args: Args, keywords: Keywords) -> str:
+def weighs_rows(engine: Interpreter, row: Row, args: Args, keywords: Keywords) -> str:
     """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch;
     "" where there is none."""
-    return next(
-        (
-            str(one.name)
-            for one in row.content
-            for value in arguments_of(one, args, keywords, 0)
-            if value.const is not None and value.const != _NO_CLASS
-        ),
-        "",
-    )
+    for one in row.content:
+        leaves_out = one.name == "ignore_index"
+        for value in arguments_of(one, args, keywords, 0) or ([constant(_NO_CLASS)] if leaves_out else []):
+            if value.const is None or (value.const == _NO_CLASS and not _has_no_class(engine)):
+                continue
+            return str(one.name)
+    return ""
+
+
+def _has_no_class(engine: Interpreter) -> bool:
+    """Whether the program writes the label of rows that are left out, as where it pads labels."""
+    texts = [one.text for one in (*engine.run.modules, *engine.modules.run_ones())]
+    return any(_WRITTEN.search(_GIVEN.sub("", text)) for text in texts if "-100" in text)
 
 
 def is_method(row: Row) -> bool:

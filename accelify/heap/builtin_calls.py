@@ -15,6 +15,7 @@ from accelify.heap.containers import (
     element,
     elements,
     end_of,
+    extend,
     fill_of,
     is_without,
     keyed,
@@ -145,9 +146,9 @@ def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST
             return None
         if len(args) == 1:
             value = args[0]
-            for ref in value.refs:
-                if isinstance(ref, Iterable):
-                    value = ref.item
+            if element(engine.run, value, node).const is (operation == "all") and operation in ("all", "any"):
+                return constant(operation == "all")
+            value = next((ref.item for ref in reversed(value.refs) if isinstance(ref, Iterable)), value)
             shared = any(isinstance(ref, Iterable) and ref.shared for ref in args[0].refs)
             of_rounds = shared and operation in ("sum", "mean")
             place = over_rounds(array_of(value), operation) if of_rounds else reduced_value(value, operation)
@@ -411,9 +412,9 @@ BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | Non
 _ADDING = frozenset({"append", "add", "appendleft", "insert", "put"})
 _EXTENDING = frozenset({"extend", "update", "extendleft"})
 _TAKING = frozenset({"pop", "popleft", "popitem", "get", "setdefault"})
-_QUIET = frozenset({"remove", "discard", "sort", "reverse", "move_to_end"})
+_QUIET = frozenset({"remove", "discard", "sort", "reverse", "move_to_end", "clear"})
 # Methods to which it does not matter what is in the container.
-FILLING = _ADDING | _EXTENDING | _QUIET | {"clear"}
+FILLING = _ADDING | _EXTENDING | _QUIET
 
 
 def container_method(
@@ -435,7 +436,7 @@ def container_method(
             if ref.type == "dict":
                 _update(engine, ref, value, node)
             else:
-                put(run, ref, element(run, value, node), filling="samples")
+                extend(run, ref, value, node)
         for key, value in keywords.items():
             put(run, ref, value, UNSET if key == SPREAD else key)
         return NONE
@@ -455,10 +456,9 @@ def container_method(
         if default is None or (found.token is not None and is_zero(default)):
             return found  # a total begins with nothing
         return engine.together([found, default])
-    if name == "clear":
-        engine.calls.emptied(Value(refs=(ref,)))
-        return NONE
     if name in _QUIET:
+        if name == "clear":
+            engine.calls.emptied(Value(refs=(ref,)))
         return NONE
     if name in ("keys", "count", "index"):
         over = Iterable(

@@ -438,22 +438,11 @@ class Calls:
             return Value(refs=(given,), type=FIRST_FLAG if frame.first else "")
         if not (flow.reached or frame.returned or isinstance(function.node.body[-1], ast.Raise)):
             return Value(type=ENDED)
-        return self._result(frame, flow.reached)
+        return frame.result(flow.reached, self.run.checks)
 
     def _decorated(self, function: Function, node: ast.AST) -> Guard | None:
         once = any(value.type == ONCE or _is_once(value) for value in function.decorators)
         return Guard("main", self.run.reason(node, "only the main process")) if once else None
-
-    def _result(self, frame: Frame, falls_through: bool) -> Value:
-        found: Value | None = None
-        divergent = next((guard for _, guard in frame.returned if guard is not None), None)
-        returned = [value for value, _ in frame.returned]
-        in_order = len(returned) == 2 and frame.returned[0][1] is divergent
-        if falls_through and returned and divergent is not None:
-            returned.append(NONE)
-        for value in returned:
-            found = value if found is None else join(found, value, divergent, in_order=in_order)
-        return found or NONE
 
     def give(self, value: Value, node: ast.AST, shared: bool = False) -> None:
         """A generator gives a value; `shared` says that it does so in rounds that are shared out."""

@@ -149,6 +149,17 @@ def end_of(run: Run, ref: Container) -> Any:
     return size.const
 
 
+def extend(run: Run, into: Container, value: Value, node: ast.AST) -> None:
+    """Write the elements of something, those of a known length at their places in a list whose length is known."""
+    known = elements(run, value) or ()
+    ends = [end_of(run, into) for _ in known]
+    if not ends or UNSET in ends:
+        put(run, into, element(run, value, node), filling="samples")
+        return
+    for end, one in zip(ends, known, strict=True):
+        put(run, into, one, end)
+
+
 def is_without(ref: Container, key: Value) -> bool:
     """Whether a dictionary, of which all keys are known, has none of this name."""
     return (

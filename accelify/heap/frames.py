@@ -9,8 +9,10 @@ from functools import lru_cache
 
 from accelify.domains.reasons import Reason
 from accelify.heap.early_exits import Way
+from accelify.heap.flags import FLAGS
+from accelify.heap.joining import join
 from accelify.heap.memory import Known
-from accelify.heap.values import Guard, Value
+from accelify.heap.values import NONE, Guard, Value
 
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
 _OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
@@ -47,6 +49,29 @@ class Frame:
         self.first = False
         self.left: list[Way] = []
         self.early: list[Early] = []
+
+    def result(self, falls_through: bool, checks: bool) -> Value:
+        """What the call gives; `falls_through` says that a way leads to the end of the function."""
+        found: Value | None = None
+        given = self._by_rank() if checks else self.returned
+        divergent = next((guard for _, guard in given if guard is not None), None)
+        returned = [value for value, _ in given]
+        in_order = len(returned) == 2 and given[0][1] is divergent
+        if falls_through and returned and divergent is not None:
+            returned.append(NONE)
+        for value in returned:
+            found = value if found is None else join(found, value, divergent, in_order=in_order)
+        return found or NONE
+
+    def _by_rank(self) -> list[tuple[Value, Guard | None]]:
+        """What it gives without what a setting has it say to all, beside which of the ranks one is, as `or` takes it:
+        `if not distributed: return True`."""
+        answers = [
+            (value, guard) for value, guard in self.returned if guard is not None or value.type in FLAGS
+        ]
+        settled = all(isinstance(one.const, bool) or one.type in FLAGS for one, _ in self.returned)
+        by_rank = all(guard is None or guard.kind in ("main", "others") for _, guard in answers)
+        return answers if answers and settled and by_rank else self.returned
 
 
 @lru_cache(maxsize=10_000)

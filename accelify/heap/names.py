@@ -21,7 +21,7 @@ from accelify.heap.derived import is_wrapper
 from accelify.heap.fields import OTHERS, as_dictionary, shows_fields, whole_of
 from accelify.heap.models import mark
 from accelify.heap.paths import named_in
-from accelify.heap.process_groups import LAUNCHED_WITH, rank
+from accelify.heap.process_groups import LAUNCHED_WITH, of_mpi, rank
 from accelify.heap.questions import of_class
 from accelify.heap.state import state_written
 from accelify.heap.values import (
@@ -208,7 +208,8 @@ class Attributes:
     def _of(self, ref: Ref, base: Value, name: str, node: ast.AST) -> Value | None:
         if isinstance(ref, Library):
             name = f"{ref.name}.{name}"
-            return self.engine.calls.libraries.state.current(name) or Value(refs=(Library(name),))
+            known = of_mpi(self.run, name, node) or self.engine.calls.libraries.state.current(name)
+            return known or Value(refs=(Library(name),))
         if isinstance(ref, ModuleRef):
             self.engine.modules.ready(ref)
             value = self.run.read(ref, name)

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
 _GROUP = "torch.distributed."
 _RANKS = frozenset({"get_rank", "get_node_local_rank"})
+_MPI = "mpi4py.MPI.COMM_WORLD."
 # OpenMMLab's rank and number of processes in one.
-_BOTH = frozenset(
-    f"{module}.get_dist_info" for module in ("mmcv.runner", "mmcv.runner.dist_utils", "mmengine.dist")
-)
+_OF_BOTH = ("mmcv.runner", "mmcv.runner.dist_utils", "mmengine.dist")
+_BOTH = frozenset(f"{module}.get_dist_info" for module in _OF_BOTH)
 # What is so in several processes.
 _ALWAYS = frozenset({"is_available", "is_initialized", "is_torchelastic_launched"})
 # Collectives by the number of the argument that they write, and of the one that they send.
@@ -193,6 +193,8 @@ def distributed_call(
         return replace(device, text=known_of(args[0])) if len(args) == 1 else device
     if name == "torch.cuda.current_device":
         return Value(own(), run.reason(node, "the rank"), type="builtins.int")
+    if name.startswith(_MPI):
+        return of_mpi(run, name.replace("Get_", ""), node)
     if name in _BOTH:
         return tuple_of(run, [rank(run, node), processes(run, node)])
     if not name.startswith(_GROUP):
@@ -308,6 +310,12 @@ def _of_environment(run: Run, key: Value, node: ast.AST) -> Value | None:
 def rank(run: Run, node: ast.AST) -> Value:
     """This process's number among all."""
     return Value(own(), run.reason(node, "the rank"), type=RANK)
+
+
+def of_mpi(run: Run, name: str, node: ast.AST) -> Value | None:
+    """The rank or the number of processes, as MPI has them."""
+    asked = {f"{_MPI}rank": rank, f"{_MPI}size": processes}.get(name)
+    return asked(run, node) if asked is not None else None
 
 
 def _spawned(

@@ -319,7 +319,9 @@ class Transfers:
         noted = self.run.read(made, "#weighs") if made is not None else None
         weights = self.run.read(made, "#weights") if made is not None else None
         name = made.type if made is not None else row.name
-        weighs = str(noted.const) if noted else weighs_rows(row, args, keywords) if word == "mean" else ""
+        weighs = str(noted.const) if noted else ""
+        if noted is None and word == "mean":
+            weighs = weighs_rows(self.engine, row, args, keywords)
         word = "weighted" if weighs else word
         rest = {k: v for k, v in keywords.items() if k not in _REDUCING}
         return self.lost(word, [*args, weights] if weights else args, rest, node, weighs, name)
@@ -446,7 +448,7 @@ class Transfers:
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))
-            weighs = word.const == "mean" and weighs_rows(row, args, keywords)
+            weighs = word.const == "mean" and weighs_rows(self.engine, row, args, keywords)
             self.run.store.set(made, "reduction", constant("weighted") if weighs else word)
             self.run.store.set(made, "#weighs", constant(weighs) if weighs else None)
             apart = [value for value in [*args, *keywords.values()] if not array_of(value).is_same]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 from accelify.domains.reasons import Reason
@@ -72,10 +73,18 @@ def is_alone(event: Event, value: Value, why: Reason) -> bool:
 def _is_of_rank_alone(value: Value, why: Reason, steps: int = 0) -> bool:
     """Whether the rank, and how many there are, by itself makes a text or number what it is, as among all options or in
     a seed: it chooses no part of something, and is handed to nothing."""
-    chosen = "[" if value.type == "builtins.str" else "[("
-    if why.says_why or steps > _LONGEST_WAY or any(sign in why.text for sign in chosen):
-        return why.text in _NUMBERS
+    if why.says_why or steps > _LONGEST_WAY or _chooses(why.text, value.type == "builtins.str"):
+        return why.text in (*_NUMBERS, TIME)
     return bool(why.parents) and all(_is_of_rank_alone(value, one, steps + 1) for one in why.parents)
+
+
+def _chooses(text: str, is_text: bool) -> bool:
+    """Whether an expression chooses a part of something or, other than for a text, hands something on."""
+    try:
+        parts = list(ast.walk(ast.parse(text.strip("`"), mode="eval")))
+    except SyntaxError:
+        return "[" in text or (not is_text and "(" in text)
+    return any(isinstance(one, ast.Subscript) or (isinstance(one, ast.Call) and not is_text) for one in parts)
 
 
 def is_of_no_data(why: Reason) -> bool:

@@ -34,7 +34,7 @@ def polled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         return
     name = file_of(asks.path)
     written = any(_changes(other) and file_of(other.path) == name for other in events)
-    if name and not written and _ends_loop(event) and not _is_of_round(asks):
+    if name and not written and _ends_loop(event, events) and not _is_of_round(asks):
         text = f"some ranks leave a loop in which all meet: `{event.name}` is asked by each process at another moment"
         why = Reason(f"`{asks.name}`", asks.module.path, asks.line)
         yield made(event, "all ranks", Status.NAMED, text, why)
@@ -49,21 +49,46 @@ def _within(event: Event, around: set[int]) -> bool:
     return any(loop.number in around for loop in event.loops)
 
 
-def _ends_loop(event: Event) -> bool:
-    """Whether the way on which the file is there leaves the loop, or the function."""
-    tree = event.module.tree
-    for one in ast.walk(tree) if tree is not None else ():
+def _ends_loop(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the way on which the file is there leaves the loop, or the function around, in which ranks meet."""
+    tree = event.module.tree or ast.Module([], [])
+    for one in ast.walk(tree):
         if isinstance(one, ast.If) and one.test is event.node:
-            return any(map(_leaves, one.body)) or any(map(_leaves, one.orelse))
+            around = [
+                each
+                for each in ast.walk(tree)
+                if isinstance(each, (*_LOOPS, *_FUNCTIONS)) and _holds(each, one)
+            ]
+            inner = max(around, key=lambda each: each.lineno, default=None)
+            left = [stmt for stmt in (*one.body, *one.orelse) for stmt in _leaving(stmt)]
+            if isinstance(inner, _FUNCTIONS) and not _meets(inner, events):
+                left = [stmt for stmt in left if _answers(stmt)]  # by what it gives, others may leave
+            return bool(left)
         if isinstance(one, ast.While) and one.test is event.node:
             return True
     return False
 
 
-def _leaves(stmt: ast.AST) -> bool:
-    if isinstance(stmt, (*_LOOPS, *_FUNCTIONS)):
-        return False
-    return isinstance(stmt, ast.Break | ast.Return) or any(map(_leaves, ast.iter_child_nodes(stmt)))
+def _meets(function: ast.AST, events: Sequence[Event]) -> bool:
+    return any(other.kind in _MEETINGS and _holds(function, other.node) for other in events)
+
+
+def _holds(around: ast.AST, node: ast.AST) -> bool:
+    return any(one is node for one in ast.walk(around))
+
+
+def _answers(stmt: ast.stmt) -> bool:
+    """Whether it gives yes or no."""
+    value = stmt.value if isinstance(stmt, ast.Return) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, bool)
+
+
+def _leaving(stmt: ast.AST) -> Iterator[ast.stmt]:
+    if isinstance(stmt, ast.Break | ast.Return):
+        yield stmt
+    if not isinstance(stmt, (*_LOOPS, *_FUNCTIONS)):
+        for inner in ast.iter_child_nodes(stmt):
+            yield from _leaving(inner)
 
 
 def _is_of_round(asks: Event) -> bool:

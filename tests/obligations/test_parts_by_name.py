@@ -84,6 +84,32 @@ def named(text: str) -> list[Obligation]:
     return validate(FRAME.format(text=text), None, KNOWLEDGE).of(Status.NAMED)
 
 
+PADDED = """\
+def collate(rows):
+    padded = torch.full((len(rows), 9), {label})
+    for row, given in zip(padded, rows):
+        row[: len(given)] = given
+    return padded, padded
+criterion = torch.nn.CrossEntropyLoss({asked})
+for x, y in accelerator.prepare(DataLoader(torch.load("rows.pt"), batch_size=4, collate_fn=collate)):
+    accelerator.backward(criterion(model(x).flatten(0, 1), y.flatten()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("label", "asked", "right"),
+    [
+        ("-100", "", False),
+        ("-100", "ignore_index=-100", False),
+        ("0", "ignore_index=-100", True),
+        ("0", "", True),
+    ],
+)
+def test_labels_of_rows_that_are_left_out(label: str, asked: str, right: bool) -> None:
+    found = [one for one in named(PADDED.format(label=label, asked=asked)) if one.demand == "loss"]
+    assert (found == []) == right
+
+
 @pytest.mark.parametrize(("key", "right"), [("val_loss", True), ("loss", False), ("epoch", True)])
 def test_each_key_has_its_figure(key: str, right: bool) -> None:
     assert (named(TRACKER.format(key=key)) == []) == right

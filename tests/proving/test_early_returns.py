@@ -7,7 +7,7 @@ import pytest
 from accelify.convert import convert_project
 from accelify.proving import prove
 from accelify.source import Source
-from tests.proving.several_programs import HEAD, findings
+from tests.proving.several_programs import HEAD, findings, named
 
 TEXT = """
 accelerator = Accelerator()
@@ -113,3 +113,34 @@ def test_those_who_have_left_a_training_load_nothing_for_it(loads, said, tmp_pat
     found = [one.message for one in findings(text, tmp_path) if one.code == "ACC704"]
     assert any("load_state_dict" in one for one in found) == said
     assert any("`backward`" in one for one in found) != said
+
+
+ASKING = """
+accelerator = Accelerator()
+def asked(folder):
+    if os.path.exists(os.path.join(folder, "stop")):
+        {leaves}
+    {rest}
+
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model, opt, loader = accelerator.prepare(model, opt, DataLoader(data, batch_size=4))
+for x, y in loader:
+    {asks}
+    accelerator.backward(F.mse_loss(model(x), y))
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "rest", "asks", "codes"),
+    [
+        ("return None", "return torch.load('rows.pt', map_location='cpu')", "asked('data')", []),
+        ("return True", "return False", "if asked('data'): break", ["ACC704"]),
+        ("return None", "accelerator.wait_for_everyone()", "asked('data')", ["ACC704"]),
+    ],
+)
+def test_a_return_where_a_file_is_there_leaves_what_ranks_meet_in(leaves, rest, asks, codes, tmp_path):
+    text = "import os\n" + ASKING.format(leaves=leaves, rest=rest, asks=asks)
+    assert [code for code, _ in named(text, tmp_path, head="accelerate")] == codes

@@ -143,3 +143,16 @@ torch.multiprocessing.spawn(main, nprocs=2)
 """
     found = {"ACC701", "ACC702"} if not is_right else set()
     assert {code for code, line in named(text, tmp_path) if "append" in line} == found
+
+
+@pytest.mark.parametrize(("shown", "codes"), [("rank", []), ("float(rows[rank])", ["ACC701"])])
+def test_a_line_of_the_main_process_that_names_its_rank_and_the_time(shown, codes, tmp_path):
+    text = f"""{HEAD}
+import time
+rank = int(os.environ["LOCAL_RANK"])
+rows = torch.load("rows.pt", map_location="cpu")
+line = f"size={{dist.get_world_size()}} of={{{shown}}}"
+if dist.get_rank() == 0:
+    print(f"[{{time.strftime('%H:%M')}}] {{line}}")
+"""
+    assert [code for code, _ in named(text, tmp_path)] == codes

@@ -123,3 +123,42 @@ def test_what_a_criterion_has_of_another_loader_divides_no_samples(sampler, is_r
                 criterion(model(x.to(rank)), y.to(rank))
     """
     assert ("ACC705" in dict(named(text, tmp_path))) != is_right
+
+
+LISTED = """
+def ready(model, loader=None, opt=None):
+    parts = [model]
+    training = all(part is not None for part in {asked})
+    if training:
+        parts.extend({more})
+    made = accelerator.prepare(*parts)
+    at = 0
+    model = made[at]
+    if training:
+        at += 1
+        opt = made[at]
+    {last}
+    return model, loader, opt
+
+accelerator = Accelerator()
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model, loader, opt = ready(model, DataLoader(data, batch_size=4), opt)
+for x, y in loader:
+    opt.zero_grad()
+    accelerator.backward(F.mse_loss(model(x), y))
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "codes"),
+    [
+        ({}, []),
+        ({"more": "(opt,)", "last": ""}, ["ACC705", "ACC710"]),
+    ],
+)
+def test_what_a_list_is_extended_by_has_its_place_in_what_prepare_gives(change, codes, tmp_path):
+    parts = {"asked": "(loader, opt)", "more": "[opt, loader]", "last": "loader = made[at + 1]"}
+    found = named(LISTED.format(**(parts | change)), tmp_path, head="accelerate")
+    assert [code for code, _ in found] == codes

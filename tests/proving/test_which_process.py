@@ -435,3 +435,56 @@ main(sys.stdin)
 def test_the_rank_in_a_table_of_which_nothing_else_is_known(keys, rank, number, lines, tmp_path):
     text = OPTIONS_OF_A_FILE.format(keys=keys, rank=rank, number=number)
     assert len(found(text, tmp_path)) == lines
+
+
+@pytest.mark.parametrize(
+    ("asks", "lines"),
+    [
+        ("if not self.several: return True\n        if self.rank == 0: return True\n        return False", 0),
+        ("if not self.several: return True\n        return self.rank == 0", 0),
+        ("if not self.several: return True\n        return self.rank >= 0", 1),
+        ("return True", 1),
+    ],
+)
+def test_a_guard_that_is_true_of_a_process_alone(asks, lines, tmp_path):
+    text = f"""\
+import argparse
+class Trainer:
+    def __init__(self, args):
+        self.several, self.rank = args.several, int(os.environ["LOCAL_RANK"])
+        self.model = DDP(torch.nn.Linear(4, 1))
+
+    def is_main(self):
+        {asks}
+
+    def log(self):
+        if self.is_main():
+            print("done")
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--several", action="store_true")
+dist.init_process_group("gloo")
+Trainer(parser.parse_args()).log()
+"""
+    assert found(text, tmp_path) == [("ACC702", 'print("done")')] * lines
+
+
+@pytest.mark.parametrize(
+    ("asks", "lines"),
+    [
+        ("world.rank == 0", 0),
+        ("world.Get_rank() == 0", 0),
+        ("world.size > 1", 1),
+        ("world.Get_size() > 1", 1),
+    ],
+)
+def test_the_rank_that_mpi_has(asks, lines, tmp_path):
+    text = f"""\
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+dist.init_process_group("gloo", rank=world.rank, world_size=world.size)
+model = DDP(torch.nn.Linear(4, 1))
+if {asks}:
+    print("done")
+"""
+    assert found(text, tmp_path) == [("ACC702", 'print("done")')] * lines
