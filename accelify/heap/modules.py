@@ -290,7 +290,11 @@ class Modules:
         if name not in self._places:
             found = None
             if name and self._roots:
-                found = module_file(name.split("."), self._roots) or self._folder_of(name)
+                parts = name.split(".")
+                found = module_file(parts, self._roots) or self._folder_of(name)
+                if found is not None and self.path is not None and found.resolve() == self.path.resolve():
+                    # Who imports what is called like himself has another one further on.
+                    found = module_file(parts, [one for one in self._roots if one != self._folder]) or found
             self._places[name] = found.resolve() if found is not None else None
         return self._places[name]
 

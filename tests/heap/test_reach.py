@@ -161,6 +161,19 @@ def test_relative_imports_of_a_script_that_is_run_as_a_module(tmp_path: Path) ->
         assert [one.demand for one in found.of(Status.NAMED)] == ["once"]
 
 
+def test_a_script_that_imports_what_is_called_like_itself(tmp_path: Path) -> None:
+    scripts, modules = tmp_path / "scripts", tmp_path / "src"
+    scripts.mkdir()
+    modules.mkdir()
+    (modules / "train.py").write_text("def show(text):\n    print(text)\n")
+    place = 'os.path.join(os.path.dirname(__file__), "..", "src")'
+    text = f"import os, sys\nsys.path.insert(0, {place})\nfrom train import show\n"
+    text += "from accelify.runtime import Accelerator\nAccelerator()\nshow(1)\n"
+    (scripts / "train.py").write_text(text)
+    found = validate(text, scripts / "train.py", KNOWLEDGE)
+    assert [one.demand for one in found.of(Status.NAMED)] == ["once"]
+
+
 def test_rounds_that_draw_from_a_shared_loader() -> None:
     text = """
 batches = iter(loader)
