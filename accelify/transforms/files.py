@@ -320,6 +320,8 @@ def _agreed(context: Context, block: ast.If) -> Change:
         verbs.replace(block.test, "broadcast_object_list([", block.test, "])[0]"),
         agreement_import(context, block),
     ]
+    # All come to the test; who writes alone is asked after it.
+    context.waiting.update(block.body[:1])
     for call in [n for n in walk(block) if isinstance(n, ast.Call) and makes_folder(n)]:
         if may_be_there := _may_be_there(context, call):
             edits += may_be_there

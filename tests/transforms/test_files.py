@@ -721,3 +721,13 @@ def test_an_answer_that_more_depends_on_is_the_main_processs(before: str, after:
     found = convert(setup=before)
     assert after in found.new_text
     assert not found.remaining
+
+
+def test_all_come_to_an_answer_that_one_writes_by() -> None:
+    written = "    with open('b.txt', 'w') as f:\n        f.write('b')"
+    setup = f"f = None\nif not os.path.exists('b.txt'):\n{written}\nprint(f)"
+    found = convert(setup=setup).new_text
+    assert (
+        "if broadcast_object_list([not os.path.exists('b.txt')])[0]:\n"
+        f"    if accelerator.is_main_process:\n{textwrap.indent(written, '    ')}" in found
+    )
