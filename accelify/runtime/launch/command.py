@@ -292,8 +292,10 @@ def _end_early(number: int, _: FrameType | None) -> None:
 
 
 def _tell_signal(number: int) -> int:
-    name = signal.Signals(number).name
-    print(f"accelify launch: ended by {name}, and the processes with it.", file=sys.stderr, flush=True)
+    # Of an interrupt rank 0 says where it was.
+    if number != signal.SIGINT:
+        name = signal.Signals(number).name
+        print(f"accelify launch: ended by {name}, and the processes with it.", file=sys.stderr, flush=True)
     return 128 + number
 
 
