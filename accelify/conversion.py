@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import NamedTuple
 
 from accelify.dropped_moves import DroppedMove, MovePlace
 from accelify.findings import Finding, Safety, Severity
+from accelify.merging import merged
 from accelify.rule_codes import published, published_all
 from accelify.source import Source
 
 CONVERTED, UNCHANGED, REFUSED, FAILED = "converted", "unchanged", "refused", "failed"
-_Hunk = tuple[int, int, list[str]]
 
 
 class ConvertOptions(NamedTuple):
@@ -187,35 +186,3 @@ def why_not(path: str, line: int, column: int, code: str, why: str, effort: int 
         path, line, column, code, "left-alone", f"left alone: {why}",
         severity=Severity.ERROR, safety=Safety.MANUAL, effort=effort, fixable=False,
     )  # fmt: skip
-
-
-# Two edits of one text as one: for a module that two scripts share, each needing different edits there.
-
-
-def merged(original: str, one: str, other: str) -> str | None:
-    """The text with both edits, an edit that both make only once; None where they change the same lines differently."""
-    lines = original.splitlines(keepends=True)
-    hunks = _hunks(lines, one)
-    for hunk in _hunks(lines, other):
-        if hunk in hunks:
-            continue
-        if any(_meet(hunk, known) for known in hunks):
-            return None
-        hunks.append(hunk)
-    for start, end, new in sorted(hunks, key=lambda h: (h[0], h[1]), reverse=True):
-        lines[start:end] = new
-    return "".join(lines)
-
-
-def _hunks(lines: list[str], edited: str) -> list[_Hunk]:
-    after = edited.splitlines(keepends=True)
-    matcher = difflib.SequenceMatcher(None, lines, after, autojunk=False)
-    return [
-        (start, end, after[first:last])
-        for tag, start, end, first, last in matcher.get_opcodes()
-        if tag != "equal"
-    ]
-
-
-def _meet(one: _Hunk, other: _Hunk) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]

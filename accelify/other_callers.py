@@ -27,15 +27,15 @@ from pathlib import Path
 
 from accelify import looked_at
 from accelify.analysis.modules.search_path import top_of_project, up_to_top
-from accelify.analysis.planning.homes import init_of
 from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.syntax import call_argument, dotted, walk
 from accelify.conversion import Conversion
 from accelify.findings import Finding, Safety
+from accelify.left_calls import calls_left
 from accelify.project import Imports
 from accelify.source import Source, SourceError, python_files
+from accelify.weight_readers import reads_with_prefix
 from accelify.writer.attributes import Attributes
 
 # The code of the finding about scripts that call what was converted without them.
@@ -50,10 +50,6 @@ _MOST_FILES = 4000
 # And of one around the script that no project marks, these.
 _MOST_ABOVE = 100
 _ENDINGS = (".py", ".ipynb")
-_PREFIX = "module"
-_WRAPPER = "DataParallel"
-# Methods by which a script takes the prefix off where it is there.
-_TAKING_EITHER = frozenset({"startswith", "removeprefix", "replace", "lstrip", "sub"})
 
 
 class OtherCallers:
@@ -99,7 +95,7 @@ class OtherCallers:
                 if self._imports.place(path) in self._together:
                     continue
                 source = Source.read(path)
-                if "load_state_dict" in source.text and _reads_with_prefix(source.tree):
+                if "load_state_dict" in source.text and reads_with_prefix(source.tree):
                     found.append(path)
         return found
 
@@ -119,7 +115,7 @@ class OtherCallers:
         ]
         # Who calls such a one by a name made at run time may call its neighbours so.
         looked_up = scope.kind == "function" and scope.parent in {one.parent for one in unseen}
-        left = any(called is scope for _, called in _calls_left(self.script, threaded))
+        left = any(called is scope for _, called in calls_left(self.script, threaded))
         return bool(outside) or looked_up or left
 
 
@@ -288,136 +284,3 @@ def _files(script: Path, module: Path, together: set[Path], imports: Imports) ->
     ]
     far = imports.naming_place(_around(script), module.resolve())
     return [path for path in dict.fromkeys([*near, *far]) if imports.place(path) not in together]
-
-
-# Calls that stay without the Accelerator which their function takes now: in functions that only other scripts reach,
-# and where a module is run by itself.
-#
-# class Agent:
-#     def __init__(self, accelerator, width): ...
-#
-#     @classmethod
-#     def restored(cls, path):                # nobody calls it here; predictor.py does
-#         return cls(**torch.load(path))
-
-
-def _calls_left(script: ScriptModel, threaded: Collection[Scope]) -> Iterator[tuple[Scope, Scope]]:
-    """The functions of the converted modules that call, unchanged, what takes the Accelerator now: each with that.
-
-    Args:
-        script: the model of the files that are converted together.
-        threaded: the functions and classes that take the Accelerator.
-    """
-    homes: dict[Scope, list[Scope]] = {}
-    for scope in threaded:
-        if scope.parent is not None and scope.parent.kind == "module":
-            homes.setdefault(scope.parent, []).append(scope)
-    for module, changed in homes.items():
-        takes = {scope: init_of(script, scope) if scope.kind == "class" else scope for scope in changed}
-        known = {call for one in takes.values() if one is not None for call in script.callers(one)}
-        for home in (module, *_functions_of(module)):
-            if home is not module and script.callers(home):
-                continue
-            left = next(
-                (
-                    called
-                    for call in home.calls
-                    if call not in known
-                    if (called := _called(call, home, module)) in takes and called is not home
-                ),
-                None,
-            )
-            if left is not None:
-                yield home, left
-
-
-def _functions_of(module: Scope) -> Iterator[Scope]:
-    """The functions at the top of a module, and the methods of its classes that are called without an object."""
-    for scope in module.children.values():
-        if scope.kind == "function":
-            yield scope
-        elif scope.kind == "class":
-            yield from (s for s in scope.children.values() if s.is_method and not s.has_object)
-
-
-def _called(call: ast.Call, home: Scope, module: Scope) -> Scope | None:
-    """The function or class of the module itself that a call names: by its name, or as the class of a class method."""
-    if not isinstance(call.func, ast.Name):
-        return None
-    if home.is_class_method and call.func.id == home.self_name():
-        return home.parent
-    if home.resolve(call.func.id) is not module:
-        return None
-    return next((s for node, s in module.children.items() if getattr(node, "name", "") == call.func.id), None)
-
-
-# Files of a project that read weights with the names of DataParallel, which the converted script no longer saves.
-#
-# train.py:      net = nn.DataParallel(net)                   ->  (gone: prepare distributes the model)
-#                torch.save(net.state_dict(), "net.pt")           names without `module.` before them
-# evaluate.py:   net = nn.DataParallel(net)                       stays as it is, and is named (ACC409)
-#                net.load_state_dict(torch.load("net.pt"))
-# show.py:       {name[7:]: w for name, w in state.items()}       named, too; one that asks for the prefix is not
-
-
-def _reads_with_prefix(tree: ast.Module) -> bool:
-    """Whether a file loads weights that have to have `module.` before their names."""
-    nodes = walk(tree)
-    loads = [
-        call
-        for call in _calls(nodes)
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "load_state_dict"
-    ]
-    if not loads or any(_asks(node) for node in nodes):
-        return False
-    if any(_cuts(node) for node in nodes):
-        return True
-    wrapped = {
-        dotted(target): node.lineno
-        for node in nodes
-        if isinstance(node, ast.Assign) and any(_wraps(call) for call in _calls(walk(node.value)))
-        for target in node.targets
-    }
-    return any(
-        isinstance(call.func, ast.Attribute)
-        and wrapped.get(dotted(call.func.value), call.lineno) < call.lineno
-        and call_argument(call, 0, "state_dict") is not None
-        for call in loads
-    )
-
-
-def _calls(nodes: Iterable[ast.AST]) -> list[ast.Call]:
-    return [node for node in nodes if isinstance(node, ast.Call)]
-
-
-def _wraps(call: ast.Call) -> bool:
-    return (dotted(call.func) or "").rpartition(".")[2] == _WRAPPER
-
-
-def _is_prefix(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and node.value.lstrip("^").rstrip(".\\") == _PREFIX
-    )
-
-
-def _asks(node: ast.AST) -> bool:
-    """`"module." in name`, `name.startswith("module.")`, `name.replace("module.", "")`."""
-    if isinstance(node, ast.Compare):
-        return any(map(_is_prefix, [node.left, *node.comparators]))
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
-    return node.func.attr in _TAKING_EITHER and bool(node.args) and _is_prefix(node.args[0])
-
-
-def _cuts(node: ast.AST) -> bool:
-    """`name[7:]`, `name[len("module."):]`."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice):
-        return False
-    first = node.slice.lower
-    if node.slice.upper is not None or first is None:
-        return False
-    if isinstance(first, ast.Call):
-        return dotted(first.func) == "len" and len(first.args) == 1 and _is_prefix(first.args[0])
-    return isinstance(first, ast.Constant) and first.value == len(_PREFIX) + 1

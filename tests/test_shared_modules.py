@@ -8,8 +8,9 @@ import pytest
 
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree
-from accelify.conversion import Conversion, merged
+from accelify.conversion import Conversion
 from accelify.convert import convert_paths
+from accelify.merging import merged
 
 LOOPS = """\
 def plain(loader, model, optimizer, criterion):

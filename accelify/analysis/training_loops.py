@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.data.evaluated_between import is_drawn_to_train
 from accelify.analysis.data.handed_on import batches_in, loaders_in, puts_part_in
+from accelify.analysis.schedules.idle_calls import idle_calls, leading_to_backward
 from accelify.analysis.scopes import Scope
-from accelify.analysis.statements.branches import Constants, constants_of, decided
 from accelify.analysis.statements.reaching import reaching_assignments
-from accelify.analysis.syntax import Node, calls_in, names_in, walk
+from accelify.analysis.syntax import Node, walk
 from accelify.analysis.trained import TrainedModels
 from accelify.analysis.values import Entity, Sequence, Values
 
@@ -24,9 +25,6 @@ Loop = ast.For | ast.AsyncFor | ast.While
 
 _DEFINITIONS = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda})
 _LOOPS = frozenset({ast.For, ast.AsyncFor, ast.While})
-_KEEPING = frozenset("append extend add update put insert appendleft".split())
-_OF_OPTIMIZERS = frozenset({"step", "zero_grad"})
-_ENDING = (ast.Return, ast.Raise, ast.Continue)
 
 
 class TrainingLoops(TrainedModels):
@@ -40,11 +38,11 @@ class TrainingLoops(TrainedModels):
     @cached_property
     def training_scopes(self) -> set[Scope]:
         """Every scope from which a backward is reached, directly, through calls or through a function inside."""
-        return _leading_to_backward(cast("ScriptModel", self), self._idle)
+        return leading_to_backward(cast("ScriptModel", self), self._idle)
 
     @cached_property
     def _idle(self) -> set[ast.Call]:
-        return _idle_calls(cast("ScriptModel", self), _leading_to_backward(cast("ScriptModel", self)))
+        return idle_calls(cast("ScriptModel", self), leading_to_backward(cast("ScriptModel", self)))
 
     def trains(self, node: Node) -> bool:
         """Whether a statement or expression runs a backward, directly or through what it calls."""
@@ -154,7 +152,7 @@ class TrainingLoops(TrainedModels):
             if source is None:
                 continue
             drawing.add(self.scope_of(call))
-            if _is_drawn_to_train(cast("ScriptModel", self), call) or self._is_in_step(call):
+            if is_drawn_to_train(cast("ScriptModel", self), call) or self._is_in_step(call):
                 found |= self._loaders_in(self.values(source))
                 found |= {t for b in batches_in(self.values(call)) for t in b.link("loader")}
         for call in self.calls() if drawing else ():
@@ -195,194 +193,3 @@ class TrainingLoops(TrainedModels):
             return False
         steps = {loop for b in self.backwards for loop in self.enclosing_loops(b.call)[:1]}
         return outer[0] in steps or loops[0] is not outer[0]
-
-
-# Batches that a training loop draws now and then to evaluate the model with, and that no step trains on.
-#
-# for step in range(steps):
-#     x = next(batches)
-#     ...
-#     if step % 100 == 0:
-#         model.eval()
-#         x = next(test_batches)         <- evaluated in between
-#         save_image(model(x), f"{step}.png")
-#         model.train()
-
-
-def _is_drawn_to_train(script: ScriptModel, draw: ast.Call) -> bool:
-    """Whether `next(...)` draws a batch in a training loop that a step may train on."""
-    return any(map(script.trains, script.enclosing_loops(draw))) and not _is_evaluated_between(script, draw)
-
-
-def _is_evaluated_between(script: ScriptModel, draw: ast.Call) -> bool:
-    """Whether what `next(...)` draws in a training loop stays in a part of it that evaluates and trains nothing."""
-    tree, part = script.tree, _part_around(script, draw)
-    if part is None or not _evaluates(script, part):
-        return False
-    loop = next((loop for loop in script.enclosing_loops(part) if script.trains(loop)), None)
-    if loop is None:
-        return False
-    iterators = {n for call in calls_in(part) if _draws(call) for n in names_in(call)}
-    retained = set(_stored(part)) - iterators
-    if None in retained:
-        return False
-    first, last = tree.start(part), tree.end(part)
-    mentions: dict[str, list[ast.Name]] = {}
-    for name in (n for s in loop.body for n in walk(s) if isinstance(n, ast.Name) and n.id in retained):
-        if not first <= tree.start(name) < last:
-            mentions.setdefault(name.id, []).append(name)
-    for names in mentions.values():
-        names.sort(key=lambda n: _evaluated_at(script, n))
-        afterwards = [n for n in names if tree.start(n) > last]
-        if any(isinstance(group[0].ctx, ast.Load) for group in (names, afterwards) if group):
-            return False
-    return True
-
-
-def _part_around(script: ScriptModel, node: ast.AST) -> ast.stmt | None:
-    """The largest statement around a node, below the innermost loop that trains, which trains nothing itself."""
-    found: ast.stmt | None = None
-    for ancestor in script.tree.ancestors(node):
-        if isinstance(ancestor, ast.stmt):
-            if script.trains(ancestor):
-                break
-            found = ancestor
-        if isinstance(ancestor, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            return None
-    return found if isinstance(found, (ast.If, ast.For, ast.While, ast.With)) else None
-
-
-def _evaluates(script: ScriptModel, part: ast.stmt) -> bool:
-    """Whether a part puts a model into evaluation, or runs one without gradients."""
-    return any(
-        (
-            isinstance(call.func, ast.Attribute)
-            and call.func.attr == "eval"
-            and script.models_of(call.func.value)
-        )
-        or (script.models_of(call.func) and script.is_without_gradients(call))
-        for call in calls_in(part)
-    )
-
-
-def _draws(call: ast.Call) -> bool:
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return last in ("next", "__next__")
-
-
-def _stored(part: ast.stmt) -> Iterator[str | None]:
-    """The variables that a part assigns; None for an attribute, which anyone may read."""
-    for node in walk(part):
-        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
-            yield from _root(node)
-        elif (
-            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPING
-        ):
-            yield from _root(node.func.value)
-
-
-def _root(node: ast.expr) -> Iterator[str | None]:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    yield node.id if isinstance(node, ast.Name) else None
-
-
-def _evaluated_at(script: ScriptModel, name: ast.Name) -> tuple[int, bool]:
-    """Where a mention of a variable counts: `x = f(x)` reads it before it stores it."""
-    stmt = script.tree.statement(name)
-    stores = isinstance(name.ctx, ast.Store)
-    at = stmt if isinstance(stmt, (ast.Assign, ast.AugAssign)) else name
-    return script.tree.start(at), stores
-
-
-# Calls of a function that trains which train nothing: `step(x, y, net, optimizer=None)`, `step(x, y, train=False)`.
-
-
-def _leading_to_backward(script: ScriptModel, idle: Set[ast.Call] = frozenset()) -> set[Scope]:
-    """The scopes of a script's backwards, with those that call them by other calls than `idle` ones."""
-    reached = {b.scope for b in script.backwards}
-    queue = list(reached)
-    while queue:
-        scope = queue.pop()
-        outer: list[Scope] = [script.scope_of(call) for call in script.callers(scope) if call not in idle]
-        if scope.parent is not None and scope.kind == "function" and scope.parent.kind == "function":
-            outer.append(scope.parent)
-        for other in outer:
-            if other not in reached:
-                reached.add(other)
-                queue.append(other)
-    return reached
-
-
-def _idle_calls(script: ScriptModel, training: Set[Scope]) -> set[ast.Call]:
-    """Those of the calls of some functions that reach no backward, by the constants that they pass.
-
-    Args:
-        script: its model.
-        training: the functions from which a backward is reached.
-    """
-    found: set[ast.Call] = set()
-    for scope in training:
-        for call in script.callers(scope) if scope.kind == "function" else ():
-            callees = script.callees(call) & training
-            if call not in found and all(_is_idle(script, call, callee, training) for callee in callees):
-                found.add(call)
-    return found
-
-
-def _is_idle(script: ScriptModel, call: ast.Call, callee: Scope, training: Set[Scope]) -> bool:
-    stored = {n.id for n in callee.of_type(ast.Name) if isinstance(n.ctx, ast.Store)}
-    constants = {n: value for n, value in constants_of(callee, call).items() if n not in stored}
-    if not constants:
-        return False
-    ways: list[Node] = [b.call for b in script.backwards if b.scope is callee]
-    ways += [c for c in callee.calls if script.callees(c) & training]
-    inner = any(s is not callee and callee in _around(s) for s in training)
-    return bool(ways) and not inner and all(_is_ruled_out(script, callee, way, constants) for way in ways)
-
-
-def _around(scope: Scope) -> list[Scope]:
-    found = []
-    while scope.parent is not None:
-        scope = scope.parent
-        found.append(scope)
-    return found
-
-
-def _is_ruled_out(script: ScriptModel, function: Scope, way: Node, constants: Constants) -> bool:
-    """Whether a function does not reach a node, or would fail there: `None.step()`."""
-    tree, child = script.tree, way
-    for ancestor in tree.ancestors(way):
-        if isinstance(child, ast.stmt):
-            block = tree.block_of(child)[2]
-            before = block[: block.index(child)] if child in block else []
-            if any(isinstance(s, ast.If) and _leaves(s, constants) for s in before):
-                return True
-            if any(_fails(s, constants) for s in block):
-                return True
-        if ancestor is function.node:
-            return False
-        if isinstance(ancestor, ast.If):
-            taken = decided(ancestor.test, constants)
-            if (taken is False and child in ancestor.body) or (taken is True and child in ancestor.orelse):
-                return True
-        child = ancestor
-    return False
-
-
-def _leaves(branch: ast.If, constants: Constants) -> bool:
-    taken = decided(branch.test, constants)
-    way = branch.body if taken is True else branch.orelse if taken is False else []
-    return bool(way) and isinstance(way[-1], _ENDING)
-
-
-def _fails(stmt: ast.stmt, constants: Constants) -> bool:
-    """`optimizer.step()` of what is None."""
-    call = stmt.value if isinstance(stmt, ast.Expr) else None
-    return (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr in _OF_OPTIMIZERS
-        and isinstance(call.func.value, ast.Name)
-        and constants.get(call.func.value.id, ...) is None
-    )

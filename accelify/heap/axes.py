@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from accelify.domains.meeting_rows import ahead, at_axis, mixing, turned_over
@@ -41,10 +42,8 @@ _MOVING = frozenset(
         "pad_packed_sequence unpad_sequence"
     ).split()
 )
-# `ignore_index` where none is given, and how a script that has it among its labels writes it.
+# `ignore_index` where none is given.
 _NO_CLASS = -100
-_GIVEN = re.compile(r"ignore_index\b[^,()\n]*-100\b")
-_WRITTEN = re.compile(r"(?<![\w.)\]])-100(?![\w.])")
 # Where an axis of one is put in.
 _PUT_IN = (0, 1, -1)
 # What lays rows beside each other as often as it is asked to.
@@ -80,8 +79,27 @@ def weighs_rows(engine: Interpreter, row: Row, args: Args, keywords: Keywords) -
 
 def _has_no_class(engine: Interpreter) -> bool:
     """Whether the program writes the label of rows that are left out, as where it pads labels."""
-    texts = [one.text for one in (*engine.run.modules, *engine.modules.run_ones())]
-    return any(_WRITTEN.search(_GIVEN.sub("", text)) for text in texts if "-100" in text)
+    modules = (*engine.run.modules, *engine.modules.run_ones())
+    return any(_writes_no_class(one.tree) for one in modules if "-100" in one.text and one.tree is not None)
+
+
+@lru_cache(maxsize=64)
+def _writes_no_class(tree: ast.Module) -> bool:
+    """Whether a module has the label elsewhere than as the `ignore_index` of a loss or of a function."""
+    nodes = list(ast.walk(tree))
+    given = {one.value for one in nodes if isinstance(one, ast.keyword) and one.arg == "ignore_index"}
+    for one in [one for one in nodes if isinstance(one, ast.arguments)]:
+        named = reversed([*one.posonlyargs, *one.args])
+        pairs = [*zip(named, reversed(one.defaults), strict=False)]
+        pairs += [(name, value) for name, value in zip(one.kwonlyargs, one.kw_defaults, strict=True) if value]
+        given |= {value for name, value in pairs if name.arg == "ignore_index"}
+    return any(
+        isinstance(one.op, ast.USub)
+        and getattr(one.operand, "value", None) == -_NO_CLASS
+        and one not in given
+        for one in nodes
+        if isinstance(one, ast.UnaryOp)
+    )
 
 
 def is_method(row: Row) -> bool:

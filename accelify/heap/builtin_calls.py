@@ -146,7 +146,7 @@ def _reduction(operation: str) -> Callable[[Interpreter, Args, Keywords, ast.AST
             return None
         if len(args) == 1:
             value = args[0]
-            if element(engine.run, value, node).const is (operation == "all") and operation in ("all", "any"):
+            if operation in ("all", "any") and element(engine.run, value, node).const is (operation == "all"):
                 return constant(operation == "all")
             value = next((ref.item for ref in reversed(value.refs) if isinstance(ref, Iterable)), value)
             shared = any(isinstance(ref, Iterable) and ref.shared for ref in args[0].refs)

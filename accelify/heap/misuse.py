@@ -57,8 +57,8 @@ _SCALING = "apex.amp.scale_loss"
 _SPLITTING = frozenset(
     {"torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel"}
 )
-# What puts something into a list.
 _LOADED = "`torch.load` puts what was on a GPU on the same GPU for every process"
+# What puts something into a list.
 _FILLING = frozenset({"append", "extend"})
 # The mark of a model in FSDP's first wrapper, whose weights the processes put together for `state_dict`.
 SHARDED = "#sharded"

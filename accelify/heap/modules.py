@@ -293,7 +293,7 @@ class Modules:
                 parts = name.split(".")
                 found = module_file(parts, self._roots) or self._folder_of(name)
                 if found is not None and self.path is not None and found.resolve() == self.path.resolve():
-                    # Who imports what is called like himself has another one further on.
+                    # A script that imports a module of its own name means another file.
                     found = module_file(parts, [one for one in self._roots if one != self._folder]) or found
             self._places[name] = found.resolve() if found is not None else None
         return self._places[name]

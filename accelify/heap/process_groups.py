@@ -263,11 +263,8 @@ def _initialized(run: Run, args: Sequence[Value], keywords: Mapping[str, Value],
     """What `deepspeed.initialize` gives: the engine around a model, its optimizer, a loader of each process's share,
     and a schedule."""
     run.in_place = IN_ENGINE  # the engine has the attributes of the model
-    given = {
-        **dict(zip(("args", "model", "optimizer", "model_parameters", "training_data"), args, strict=False))
-    }
-    given |= keywords
-    model = wrapped(run, "deepspeed.initialize", [given.get("model", NONE)], {}, node)
+    model = keywords.get("model", args[1] if len(args) > 1 else NONE)
+    model = wrapped(run, "deepspeed.initialize", [model], {}, node)
     for ref in model.of(Instance):
         run.store.set(ref, ENGINE, constant(True))
     made = [run.allocate((node, kind), partial(Instance, None, "", kind)) for kind in ("optimizer", "loader")]
@@ -314,7 +311,9 @@ def rank(run: Run, node: ast.AST) -> Value:
 
 def of_mpi(run: Run, name: str, node: ast.AST) -> Value | None:
     """The rank or the number of processes, as MPI has them."""
-    asked = {f"{_MPI}rank": rank, f"{_MPI}size": processes}.get(name)
+    if not name.startswith(_MPI):
+        return None
+    asked = {"rank": rank, "size": processes}.get(name.removeprefix(_MPI))
     return asked(run, node) if asked is not None else None
 
 

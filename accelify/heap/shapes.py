@@ -149,8 +149,10 @@ def of_operands(run: Run, node: ast.AST, places: Sequence[Placement]) -> int:
 
 def stretches(run: Run, name: str, places: Sequence[Placement], node: ast.AST) -> bool:
     """Whether a loss by its name compares number by number, and so puts arrays of unlike shapes into one."""
-    found = any(one in name.lower() for one in _STRETCHING)
-    return found and of_operands(run, node, places) >= 0
+    if not any(one in name.lower() for one in _STRETCHING):
+        return False
+    of_operands(run, node, places)  # notes what is not known of the shapes
+    return True
 
 
 def product(left: Placement, right: Placement) -> Placement:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain, count
+from itertools import count
 from string import Formatter
 from typing import TYPE_CHECKING
 
@@ -80,11 +80,13 @@ def formatted(
     if parts is None:
         return text_of(engine, node, [text, *args, *keywords.values()])
     shown = iter(parts)
-    written = [
-        [before, *([] if place is None else [pattern(next(shown)) if not (form or turned) else "*"])]
-        for before, place, form, turned in _fields(text.const)
-    ]
-    return with_text(text_of(engine, node, parts), chain.from_iterable(written))
+    written: list[str] = []
+    for before, place, form, turned in _fields(text.const):
+        written.append(before)
+        if place is not None:
+            one = next(shown)
+            written.append("*" if form or turned else pattern(one))
+    return with_text(text_of(engine, node, parts), written)
 
 
 def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:

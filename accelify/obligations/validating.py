@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from accelify.deep import deeply
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
-from accelify.heap.moved import MarksOf, Moved
+from accelify.heap.moved import MarksOf
 from accelify.heap.process_groups import ALONE
 from accelify.heap.run import Event, Run
 from accelify.heap.values import SPAWNED
 from accelify.knowledge import Knowledge
+from accelify.obligations.batch_statistics import of_one_share
 from accelify.obligations.checked import checked_obligations_of
+from accelify.obligations.left_out import never_accumulated, never_let_go
+from accelify.obligations.moved import placed
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
-from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import (
     is_made_whole,
     is_of_nobody,
     is_parted,
-    made,
     obligations_of,
 )
 
@@ -32,12 +33,6 @@ _TOGETHER = frozenset({"accelerator", "collective", "wrapped"})
 # What goes by how many rounds there are, unless a loop ends by their number.
 _BY_ROUNDS = frozenset({"plain", "setting", "in each round"})
 _PUTTING_TOGETHER = frozenset({"gather", "gather_for_metrics", "gather_object", "reduce"})
-_TRAINS = frozenset({"entry", "backward", "step"})
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_TEXT = (
-    "`{}` is moved to the device here, which convert leaves to prepare, and prepare does not put it there before it is "
-    "used; keep the move, as .to(accelerator.device), or prepare it"
-)
 
 
 @dataclass
@@ -135,14 +130,14 @@ def validate(
             event = replace(event, detail="whole")
         for one in [
             *(checked_obligations_of(event, run.events) if checks else obligations_of(event, run.events)),
-            *_never_accumulated(event, run.events),
-            *_never_let_go(event, run.events),
-            *_of_one_share(event, run.events),
+            *never_accumulated(event, run.events),
+            *never_let_go(event, run.events),
+            *of_one_share(event, run.events),
         ]:
             known = found.get(one.site)
             if known is None or _ORDER.index(one.status) > _ORDER.index(known.status):
                 found[one.site] = replace(one, asks=asks) if checks else one
-    for one in _placed(run.moved):
+    for one in placed(run.moved):
         if one.site not in found or one.status is not Status.PROVED:
             found[one.site] = one
     found.update((one.site, replace(one, asks=asking[-1]) if checks else one) for one in races(run.events))
@@ -231,96 +226,3 @@ def _is_spawned(event: Event) -> bool:
 
 def _puts_together(event: Event) -> bool:
     return event.kind == "collective" and event.name.rpartition(".")[2] in _PUTTING_TOGETHER
-
-
-# Statistics of batches that layers note: made anew by a pass over a loader, of which each rank has a share.
-
-
-def _of_one_share(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """A pass of a model over a share of the batches that makes statistics which were given up before it.
-
-    Those that a training loop goes on with follow the last batches; these are of all of them in the original.
-
-    Args:
-        event: of the abstract run.
-        events: all of them.
-    """
-    if event.kind != "statistics.made" or event.loops[-1].trains:
-        return
-    begun = None
-    for other in events[: next(number for number, one in enumerate(events) if one is event)]:
-        if other.kind == "statistics.reset":
-            begun = Reason(f"`{other.name}`", other.module.path, other.line)
-        elif other.kind in _TRAINS:
-            begun = None
-    if begun is not None:
-        text = (
-            f"`{event.name}` makes the statistics of the model's layers anew, of each process's share of the batches; "
-            "go through all batches on every process"
-        )
-        yield made(replace(event, kind="state.write"), "same", Status.NAMED, text, begun)
-
-
-# What a script leaves out, as all its events show: letting go of models, accumulating.
-
-
-def _never_let_go(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """Models that each round of a loop prepares anew, and nothing in that loop lets go of."""
-    if event.kind != "prepare":
-        return
-    in_list = sum(
-        len(one.generators)
-        for one in ast.walk(event.module.tree or ast.Module([], []))
-        if isinstance(one, _COMPREHENSIONS) and event.node in ast.walk(one)
-    )
-    if in_list >= len(event.loops):
-        return  # all that the rounds prepare are in one list
-    around = event.loops[-1 - in_list].number
-    # An Accelerator that the round makes goes with it.
-    released = any(
-        (
-            other.name == "accelerator.free_memory"
-            or (other.kind == "accelerator" and other.name == "Accelerator")
-        )
-        and around in {loop.number for loop in other.loops}
-        for other in events
-    )
-    if not released:
-        text = "each round of the loop prepares a model anew, and the Accelerator keeps those of all rounds alive"
-        yield made(event, "let go", Status.NAMED, text)
-
-
-def _never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
-    """An Accelerator that is to accumulate gradients, and never does."""
-    if event.kind != "accumulates" or any(other.kind == "accumulate" for other in events):
-        return
-    steps = [other for other in of_its_run(event, events) if other.kind == "step"]
-    if any(not _is_each_so_many(step) for step in steps):
-        text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
-        yield made(event, "accumulated", Status.NAMED, text)
-
-
-def _is_each_so_many(event: Event) -> bool:
-    """Whether the script steps by itself where so many batches have gone by: `if number % steps == 0:`."""
-    return any(
-        isinstance(one, ast.If)
-        and any(isinstance(part, ast.Mod) for part in ast.walk(one.test))
-        and event.node in {part for stmt in one.body for part in ast.walk(stmt)}
-        for one in (ast.walk(event.module.tree) if event.module.tree is not None else ())
-    )
-
-
-# What a script moved to the device and a conversion leaves to `prepare`: it lies there at each use.
-
-
-def _placed(moved: Moved) -> Iterator[Obligation]:
-    """What the moves that are gone require, those that were come to.
-
-    Args:
-        moved: the moves, and the uses of what is not known to be on the device.
-    """
-    for move, here in moved.come_to.items():
-        use = moved.unplaced.get(move)
-        status = Status.PROVED if use is None else Status.NAMED
-        text, why = ("", None) if use is None else (_TEXT.format(here.text), use)
-        yield Obligation("move", "moved", here.path, here.line, 1, status, text, why)

@@ -11,26 +11,22 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.tensor_makers import HOST
 from accelify.analysis.models.early_use import is_needed_before_prepare
 from accelify.analysis.models.filled_from_host import filled_from_host, is_making
-from accelify.analysis.program import Module
-from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.script import ScriptModel
+from accelify.analysis.models.grown import grown_models
+from accelify.analysis.models.shared_factories import is_device_parameter
 from accelify.analysis.syntax import (
     call_argument,
     calls_in,
-    dotted,
     is_constant,
     stores_in,
     target_names,
     text_of,
     walk,
 )
-from accelify.analysis.values import Class, Entity
 from accelify.dropped_moves import place_of
 from accelify.transforms.base import Context
 
 _SCRIPTING = ("torch.jit.script", "torch.jit.Script")
 REMOVE, REWRITE = "remove", "rewrite"
-_TAKING = frozenset({"append", "extend", "insert", "add_module", "register_module", "update"})
 
 
 class Fates:
@@ -79,7 +75,7 @@ class Fates:
             ):
                 return None  # x.to(y.device) is right on every process
             pure = not call_argument(call, 1, "dtype")
-            if pure and _is_device_parameter(self.script, device) and self._is_model(func.value):
+            if pure and is_device_parameter(self.script, device) and self._is_model(func.value):
                 return None  # other scripts call the function, too, and prepare nothing
         if pure and self._is_placed(func.value) and not self._comes_back(call):
             if place_of(self.tree, call) not in self.context.retained:
@@ -118,7 +114,7 @@ class Fates:
 
     @functools.cached_property
     def _taken_to_cpu(self) -> set[v.Entity]:
-        found = filled_from_host(self.script) | _grown_models(self.script)
+        found = filled_from_host(self.script) | grown_models(self.script)
         for call in self.script.calls():
             func = call.func
             if isinstance(func, ast.Attribute) and func.attr in ("cpu", "to"):
@@ -241,88 +237,4 @@ def is_plain_variable(call: ast.Call) -> bool:
     """Whether a `Variable(x)` does nothing but wrap a tensor that takes no gradient."""
     return len(call.args) == 1 and all(
         is_constant(kw.value, False) and kw.arg == "requires_grad" for kw in call.keywords
-    )
-
-
-# Models that get new layers after they were made, which a later move of the whole model brings to its device.
-#
-# def grow(self):
-#     self.blocks.append(Block(self.size))    # or: self.head = nn.Linear(self.size, 10)
-#
-# model.grow()
-# model.to(device)
-
-
-def _grown_models(script: ScriptModel) -> set[Entity]:
-    """The models with a method that gives them layers made there, and that is called when they are there already."""
-    grows: dict[Class, bool] = {}
-    found: set[Entity] = set()
-    for entity in list(script.interpreter.entities.values()):  # asking adds to them
-        if isinstance(entity, Entity) and entity.kind == v.MODEL and entity.cls is not None:
-            if any(_grows(script, own, grows) for own in entity.cls.ancestry()):
-                found.add(entity)
-    return found
-
-
-def _grows(script: ScriptModel, cls: Class, known: dict[Class, bool]) -> bool:
-    if cls not in known:
-        known[cls] = any(
-            bool(script.interpreter.callers.get(method))
-            and not is_making(script, method)
-            and _adds_layers(script, cls.module, method)
-            for method in cls.scope.children.values()
-            if method.self_name() is not None
-        )
-    return known[cls]
-
-
-def _adds_layers(script: ScriptModel, module: Module, method: Scope) -> bool:
-    own = f"{method.self_name()}."
-    for stmt in method.of_type(ast.Assign, ast.Expr):
-        if isinstance(stmt, ast.Assign):
-            retained = any((dotted(target) or "").startswith(own) for target in stmt.targets)
-        else:
-            called = stmt.value.func if isinstance(stmt.value, ast.Call) else None
-            retained = isinstance(called, ast.Attribute) and called.attr in _TAKING
-            retained = retained and (dotted(called) or "").startswith(own)
-        if not retained:
-            continue
-        calls = calls_in(stmt.value)
-        moves = (c.func for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in ("to", "cuda"))
-        moved = {n for move in moves for n in walk(move.value)}
-        if any(call not in moved and _is_made(script, module, method, call) for call in calls):
-            return True
-    return False
-
-
-def _is_made(script: ScriptModel, module: Module, method: Scope, call: ast.Call) -> bool:
-    return any(
-        isinstance(contained, Entity) and contained.kind == v.MODEL and contained.site is call
-        for contained in script.interpreter.evaluate(module, method, call)
-    )
-
-
-# Functions of other modules that make a model for their callers, on the device that they get.
-#
-# def get_model(config, device):
-#     model = Net(config)
-#     return model.to(device)         the Accelerator's, where this script calls it; another one's for its evaluation
-
-
-def _is_device_parameter(script: ScriptModel, device: ast.expr) -> bool:
-    """Whether a device is a parameter of a function of another module, which all calls that are seen pass."""
-    if not isinstance(device, ast.Name) or len(script.modules) == 1:
-        return False
-    scope = script.scope_of(device)
-    if scope.kind != "function" or scope.is_method or script.interpreter.module_of(scope) is script.module:
-        return False
-    if device.id not in {a.arg for a in scope.parameters()} or any(
-        isinstance(n, ast.Name) and n.id == device.id and isinstance(n.ctx, ast.Store) for n in scope.nodes
-    ):
-        return False
-    calls = script.interpreter.callers.get(scope, [])
-    return bool(calls) and all(
-        any(name == device.id and not isinstance(a, ast.Constant) for a, name in handed_to(call, scope))
-        and not any(isinstance(a, ast.Starred) for a in call.args)
-        for _, call in calls
     )

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Set
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.scopes import Scope, in_order
-from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.conditions import only_reads
+from accelify.analysis.statements.tuples import is_one_of_tuples
 from accelify.analysis.syntax import call_argument, calls_in, dotted, text_of
 from accelify.analysis.values import Sequence
 from accelify.transforms.base import Change, Context
@@ -50,12 +50,12 @@ def _plain_run(context: Context, call: ast.Call) -> list[Edit]:
     if not isinstance(model, plain) or inputs is None or any(isinstance(a, ast.Starred) for a in call.args):
         return []
     if any(isinstance(w, Sequence) for w in context.script.values(inputs)):
-        if not isinstance(inputs, ast.Tuple) and not _is_one_of_tuples(context.script, inputs):
+        if not isinstance(inputs, ast.Tuple) and not is_one_of_tuples(context.script, inputs):
             return []  # a tuple is spread, a list is not
     given = inputs.elts if isinstance(inputs, ast.Tuple) else [inputs]
     if not given:
         return []
-    pieces: list[verbs.Piece] = [model, "(*" if _is_one_of_tuples(context.script, inputs) else "("]
+    pieces: list[verbs.Piece] = [model, "(*" if is_one_of_tuples(context.script, inputs) else "("]
     for index, one in enumerate(given):
         pieces += [", ", one] if index else [one]
     pieces += [")"] if options is None else [", **", options, ")"]
@@ -127,28 +127,4 @@ def _copied_run(context: Context, call: ast.Call, what: str) -> Change:
         call,
         message,
         "every process would run the model on all GPUs; call the prepared model instead",
-    )
-
-
-# Names of tuples that are written out: `pair = (x, y)`.
-
-
-def _is_one_of_tuples(script: ScriptModel, node: ast.expr) -> bool:
-    """Whether a name holds one of some tuples that its function writes out, whole, and nothing else."""
-    if not isinstance(node, ast.Name):
-        return False
-    scope = script.scope_of(node)
-    if node.id in {argument.arg for argument in scope.parameters()}:
-        return False
-    bound = [
-        script.tree.statement(one)
-        for one in scope.of_type(ast.Name)
-        if one.id == node.id and not isinstance(one.ctx, ast.Load)
-    ]
-    return bool(bound) and all(
-        isinstance(stmt, ast.Assign)
-        and all(isinstance(target, ast.Name) for target in stmt.targets)
-        and isinstance(stmt.value, ast.Tuple)
-        and bool(stmt.value.elts)
-        for stmt in bound
     )

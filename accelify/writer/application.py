@@ -6,7 +6,6 @@ Here are blocks of statements: taken out, put in, put under a header.
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,14 +22,13 @@ from accelify.writer.edits import Delete, Edit, InsertAfter, InsertBefore, PutUn
 from accelify.writer.emptied import emptied
 from accelify.writer.errors import EditError
 from accelify.writer.expressions import Expressions
+from accelify.writer.imports import with_joined_imports
 from accelify.writer.rows import Row, block_of_rows, comment_above, header_of, heading, reindented, rows_of
 
 _FIELDS = ("body", "orelse", "finalbody")
 _NEXT = cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
 # Rows that go in beside one of a block, with their order among those of the same place.
 _Inserted: TypeAlias = list[tuple[int, list[Row]]]
-_LONGEST_LINE = 100
-_IMPORT = re.compile(r"(from [\w.]+) import (\w+(?:, \w+)*)\n")
 
 
 class Application(Expressions):
@@ -166,7 +164,7 @@ class Application(Expressions):
                 made[index], before[index], after[index - 1] = [], [], []
             made[first] = self._header(edit, inside)
         parts = zip(map(_in_order, before), made, map(_in_order, after), strict=True)
-        return _with_joined_imports([row for three in parts for part in three for row in part])
+        return with_joined_imports([row for three in parts for part in three for row in part])
 
     def _nested(self, block: list[ast.stmt], places: dict[ast.stmt, int]) -> list[tuple[int, int, PutUnder]]:
         """The headers of a block with their first and last rows, outer ones before those inside.
@@ -368,28 +366,3 @@ def flat(suite: Any) -> list[Any]:
         for stmt in suite.body
         for one in (stmt.body if isinstance(stmt, cst.SimpleStatementLine) else [stmt])
     ]
-
-
-# Imports from one module that several edits bring to one place: one line for all of them.
-#
-# from accelify.runtime import Accelerator       ->  from accelify.runtime import Accelerator, gather_object
-# from accelify.runtime import gather_object
-
-
-def _with_joined_imports(rows: Iterable[Row]) -> list[Row]:
-    """Rows in which imports that were put in one below the other, from one module, are in one line."""
-    found: list[Row] = []
-    above = None
-    for row in rows:
-        new = row.new and isinstance(row.node, cst.SimpleStatementLine)
-        here = _IMPORT.fullmatch(cst.Module([]).code_for_node(row.node)) if new else None
-        if here and above and here[1] == above[1]:
-            names = sorted({*above[2].split(", "), *here[2].split(", ")})
-            line = f"{here[1]} import {', '.join(names)}"
-            if len(line) <= _LONGEST_LINE:
-                found[-1] = found[-1].with_node(cst.parse_statement(line))
-                above = _IMPORT.fullmatch(f"{line}\n")
-                continue
-        found.append(row)
-        above = here
-    return found

@@ -16,36 +16,12 @@ from accelify.writer import arguments, places, templates
 from accelify.writer.aligned import aligned
 from accelify.writer.edits import AddArgument, AddParameter, DropArgument, Edit, Replace, node_of
 from accelify.writer.errors import EditError
+from accelify.writer.quotes import requoted
 from accelify.writer.templates import fitting, in_parens
 
 _IN_BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 _INSIDE = (AddArgument, AddParameter, DropArgument)
 _BRACKETS = (ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
-
-# Quotes of what is put into an f-string, which up to Python 3.11 must not have those of the string around it.
-
-
-def _requoted(node: Any, taken: frozenset[str]) -> Any:
-    """An expression whose strings have none of the quotes that the f-strings around it have.
-
-    A string that could only be written with such a quote stays as it is; what is written is compiled before it is used.
-    """
-    free = [quote for quote in ("'", '"') if quote not in taken]
-    return node.visit(_Requoting(free[0], taken)) if free and taken else node
-
-
-class _Requoting(cst.CSTTransformer):
-    def __init__(self, quote: str, taken: frozenset[str]) -> None:
-        super().__init__()
-        self.quote = quote
-        self.taken = taken
-
-    def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> Any:
-        text = updated_node.raw_value
-        if updated_node.quote not in self.taken or self.quote in text or "\\" in text:
-            return updated_node
-        return updated_node.with_changes(value=f"{updated_node.prefix}{self.quote}{text}{self.quote}")
 
 
 class Expressions(ABC):
@@ -124,7 +100,7 @@ class Expressions(ABC):
         if whole is not None and isinstance(now, cst.Call) and all(isinstance(e, AddArgument) for e in items):
             now = self._with_items(node, now, items)
         if self.tree.in_fstring(node) and (rewrites or items):
-            now = _requoted(now, self.quotes_around(node))
+            now = requoted(now, self.quotes_around(node))
         if not rewrites:
             return now
         # What is in parentheses stays in them, but for those that make a tuple or a generator.
@@ -139,7 +115,7 @@ class Expressions(ABC):
                 # `(a + b)` becomes `(a + b).cpu()`, and no more than that.
                 new = self._written(node, edit, _within(left, now, right))
                 left = []
-            now = _requoted(new, self.quotes_around(node)) if self.tree.in_fstring(node) else new
+            now = requoted(new, self.quotes_around(node)) if self.tree.in_fstring(node) else new
         if not left and not now.lpar and self._breaks(node, now):
             return in_parens(now)
         return _within(left, now, right) if left else now

@@ -3,99 +3,19 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import libcst as cst
 
-from accelify.analysis.syntax import Tree, children, walk
+from accelify.analysis.syntax import Tree
 from accelify.obsolete_keywords import OBSOLETE, masked
 from accelify.writer.application import Application, flat
 from accelify.writer.edits import Delete, Edit, Replace, node_of
 from accelify.writer.errors import EditError
+from accelify.writer.folded import Folded, untouched
+from accelify.writer.footers import with_footers_outside
 from accelify.writer.rows import block_of_rows, rows_of
 from accelify.writer.templates import expression
-
-_PARTS = ("body", "handlers", "orelse", "finalbody")
-_WITHOUT_BLOCKS = (cst.SimpleStatementLine, cst.SimpleStatementSuite, cst.Match)
-_NAME = "_accelify_part_"
-_AS_BLANK = " as _accelify_blank_"
-_NAMES = re.compile(rf"(?:{_NAME}|{_AS_BLANK})(\d+)_")
-# libcst 1.9 reads the blank of `except ValueError :` and does not return it , unless an `as` is there.
-_BLANK = re.compile(rb"(?:[^:#]|#[^\r\n]*)*?([ \t]+):")
-# Imports are not among them: those that are put in are joined with others.
-_STATEMENTS = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Raise, ast.Assert)
-# What needs parentheses nowhere, as a name does not.
-_EXPRESSIONS = (ast.Call, ast.Attribute, ast.Subscript)
-# In these a name, or a place in the text, means something else.
-_LEFT_OUT = (ast.JoinedStr, ast.pattern)
-
-
-# Code that no edit touches, as one name for each part of it while libcst reads and writes what is around.
-#
-# It makes some thirty objects of a line, and takes longer for them than all else that is done with it.
-
-
-class _Folded:
-    """A part of a script with names in the place of some of its nodes, and of blanks that libcst would lose.
-
-    Args:
-        tree: the script.
-        block: the statements of that part.
-        nodes: statements and expressions on one line each, none inside another.
-        start: where the part begins.
-        stop: where it ends.
-    """
-
-    def __init__(
-        self, tree: Tree, block: Iterable[ast.stmt], nodes: Iterable[ast.AST], start: int, stop: int
-    ) -> None:
-        self._texts: list[str] = []
-        parts: list[str] = []
-        places: list[tuple[int, int, str]] = []
-        if not tree.mentions("_accelify_"):
-            places = [(tree.start(node), tree.end(node), _NAME) for node in nodes]
-            if re.search(rb"[ \t]:", tree.data[start:stop]):
-                places += [(*place, _AS_BLANK) for place in _blanks(tree, block)]
-        for begin, end, name in sorted(places):
-            parts += [tree.data[start:begin].decode("utf-8"), f"{name}{len(self._texts)}_"]
-            self._texts.append(tree.data[begin:end].decode("utf-8"))
-            start = end
-        self.text = "".join([*parts, tree.data[start:stop].decode("utf-8")])
-
-    def unfolded(self, code: str) -> str:
-        """Code with the texts in the places of their names."""
-        return _NAMES.sub(lambda name: self._texts[int(name[1])], code) if self._texts else code
-
-
-def _blanks(tree: Tree, block: Iterable[ast.stmt]) -> Iterator[tuple[int, int]]:
-    for node in (node for stmt in block for node in walk(stmt)):
-        if isinstance(node, ast.ExceptHandler) and node.type is not None and node.name is None:
-            if found := _BLANK.match(tree.data, tree.end(node.type)):
-                yield found.span(1)
-
-
-def _untouched(
-    nodes: Iterable[ast.AST], touched: Collection[ast.AST], read: Collection[ast.AST]
-) -> Iterator[ast.AST]:
-    """The outermost statements and expressions among some nodes and below them that stay as they are, on one line.
-
-    Args:
-        nodes: statements.
-        touched: the nodes in or beside which something changes.
-        read: nodes that are not among them, whatever is touched.
-    """
-    for node in nodes:
-        below = children(node)
-        if isinstance(node, _STATEMENTS):
-            foldable = not any(child in touched for child in below)
-        else:
-            foldable = isinstance(node, _EXPRESSIONS) and node not in touched
-        if foldable and node not in read and node.lineno == node.end_lineno:  # type: ignore[attr-defined]
-            yield node
-        elif not isinstance(node, _LEFT_OUT):
-            yield from _untouched(below, touched, read)
 
 
 def apply(tree: Tree, edits: Iterable[Edit]) -> bytes:
@@ -166,8 +86,8 @@ class Written:
         """Some statements at the top of a file, with what is above them, as they become: a tree and its text."""
         # `async=` is recognised by the method that it is an argument of.
         folds = self._folds and not self.tree.mentions(OBSOLETE)
-        nodes = _untouched(block, self.work.touched, self._read) if folds else ()
-        folded = _Folded(self.tree, block, nodes, start, stop)
+        nodes = untouched(block, self.work.touched, self._read) if folds else ()
+        folded = Folded(self.tree, block, nodes, start, stop)
         text = folded.text
         carriage = "\r" in text.replace("\r\n", "") or ("\n" not in text and self.tree.newline == "\r")
         if carriage and "\n" in text:
@@ -177,7 +97,7 @@ class Written:
         hidden = masked(text) if OBSOLETE in text else None
         source = text if hidden is None else hidden[0]
         try:
-            module = _with_footers_outside(cst.parse_module(source))
+            module = with_footers_outside(cst.parse_module(source))
             # What these lines do not show is as in the rest of the file.
             if "\n" not in source and not carriage:
                 module = module.with_changes(default_newline=self.tree.newline)
@@ -258,57 +178,3 @@ def _regions(tree: Tree, body: list[ast.stmt], touched: set[ast.AST], gone: set[
         else:
             found.append([start, stop])
     return found
-
-
-# Empty lines and comments after a block, as lines of the block that they are in.
-#
-# libcst gives an inner block every line up to the last one that is indented as far as it is, though that has nothing
-# but blanks in it. What is put in after the inner block, or stays when it goes, would then be on the wrong side of
-# them.
-
-
-def _with_footers_outside(module: cst.Module) -> cst.Module:
-    """A module in which no block ends in lines that are further out, or in empty ones."""
-    new, after = _trimmed(module, "", module.default_indent, True)
-    found: cst.Module = new.with_changes(footer=[*after, *module.footer]) if after else new
-    return found
-
-
-def _trimmed(node: Any, indent: str, unit: str, ends: bool) -> tuple[Any, list[cst.EmptyLine]]:
-    """A statement, a branch or a block, and the lines after it; none of these unless it `ends` its statement."""
-    after: list[cst.EmptyLine] = []
-    if isinstance(node, _WITHOUT_BLOCKS):
-        return node, after
-    block = isinstance(node, (cst.Module, cst.IndentedBlock))
-    step = (unit if node.indent is None else node.indent) if isinstance(node, cst.IndentedBlock) else ""
-    changes: dict[str, Any] = {}
-    parts = [name for name in _PARTS if getattr(node, name, None)]
-    for name in parts:
-        old = getattr(node, name)
-        nodes = old if isinstance(old, Sequence) else [old]
-        made = []
-        for one in nodes:
-            above, last = after, block or (ends and name == parts[-1] and one is nodes[-1])
-            new, after = _trimmed(one, indent + step, unit, last)
-            made.append(new.with_changes(leading_lines=[*above, *new.leading_lines]) if above else new)
-        if any(one is not other for one, other in zip(made, nodes, strict=True)):
-            changes[name] = made if nodes is old else made[0]
-    node = node.with_changes(**changes) if changes else node
-    if not isinstance(node, cst.IndentedBlock):
-        return node, after
-    footer = [*after, *node.footer]
-    stays = 0 if ends else len(footer)
-    for place, line in enumerate(footer, 1):
-        if line.comment is not None and (line.indent or len(line.whitespace.value) >= len(indent + step)):
-            stays = max(stays, place)
-    if after or stays < len(footer):
-        node = node.with_changes(footer=footer[:stays])
-    return node, [_further_out(line, step) for line in footer[stays:]]
-
-
-def _further_out(line: cst.EmptyLine, step: str) -> cst.EmptyLine:
-    return (
-        line.with_changes(whitespace=cst.SimpleWhitespace(step + line.whitespace.value))
-        if line.indent
-        else line
-    )

@@ -1,4 +1,4 @@
-"""A launch that is told to end while it waits for another machine."""
+"""A launch that a signal ends while it waits for another machine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-def test_who_waits_for_another_machine_ends(told: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_who_waits_for_another_machine_ends(sent: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("from accelify.runtime import Accelerator\nAccelerator()\n")
     with socket.socket() as one:
@@ -27,7 +27,7 @@ def test_who_waits_for_another_machine_ends(told: signal.Signals, tmp_path: Path
         assert "meets the others" in launcher.stderr.readline()
         # It is looking for them by then; sooner or later, it ends in either case.
         time.sleep(3)
-        launcher.send_signal(told)
-        assert launcher.wait(60) == 128 + told
+        launcher.send_signal(sent)
+        assert launcher.wait(60) == 128 + sent
     finally:
         launcher.kill()

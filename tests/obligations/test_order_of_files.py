@@ -133,6 +133,7 @@ made = settings_library.load("a.toml")
         ("Path(made.folder) / made.name", "Path(made.folder) / made.old"),
         ("'%s/%s' % (args.out, args.name)", "'%s/%s' % (args.out, args.old)"),
         ("'{}/{}'.format(args.out, args.name)", "'{}/{}'.format(args.out, args.old)"),
+        ("'{:s}/{}'.format(args.out, args.name)", "'{:s}/{}'.format(args.out, args.old)"),
     ],
 )
 def test_a_path_that_a_configuration_has(path: str, other: str) -> None:

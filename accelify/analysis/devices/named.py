@@ -11,13 +11,13 @@ from accelify.analysis import values as v
 from accelify.analysis.devices.as_text import is_numbered, names_number, texts_of
 from accelify.analysis.devices.option_devices import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.devices.options import holds_options
+from accelify.analysis.devices.plain_options import refuses_devices
 from accelify.analysis.devices.shown_only import is_shown
 from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.syntax import call_keyword, dotted
-from accelify.analysis.values import Entity, Imported, Method
+from accelify.analysis.values import Entity, Method
 
 # Methods of a string that a device's kind alone would not do for.
 _WHOLE_TEXT = frozenset(
@@ -26,7 +26,6 @@ _WHOLE_TEXT = frozenset(
 _BY_KIND = k.AUTOCAST_CLASSES | k.SCALER_CLASSES
 # What writes options as text that has no devices.
 _DUMPING = (b"json.dump", b"yaml.dump", b"safe_dump", b"toml.dump", b"pyrallis.dump", b"OmegaConf.save")
-_MAKING = ("omegaconf.", "hydra.compose", "configparser.")
 
 
 class NamedDevice(NamedTuple):
@@ -180,7 +179,7 @@ def device_for(
         if any(node is not None and means(node) for node in (of_kind, first)):
             return f"{device}.type"
     entry = isinstance(original, (ast.Attribute, ast.Subscript)) and ("." in text or "[" in text)
-    if original is not None and entry and _refuses_devices(script, original):
+    if original is not None and entry and refuses_devices(script, original):
         return f"str({device})"
     return device
 
@@ -338,46 +337,3 @@ def _is_of_unknown_caller(script: ScriptModel, name: ast.Name) -> bool:
     )
     called = bool(script.callers(owner) or script.called_from_elsewhere(owner))
     return trains and not called and not is_stored(owner, name.id)
-
-
-# Options of OmegaConf, as Hydra gives them, and of configparser: they take texts, and refuse a torch.device.
-
-
-def _refuses_devices(script: ScriptModel, option: ast.expr, depth: int = 4) -> bool:
-    """Whether an entry, or what it is read off, is one of such options.
-
-    Args:
-        script: its model.
-        option: the entry: `cfg.device`, `cfg.train["device"]`.
-        depth: through how many calls its options are followed.
-    """
-    for value in script.values(option):
-        name = value.name if isinstance(value, Imported) else None
-        name = value.qualname if isinstance(value, Entity) else name
-        if (name or "").startswith(_MAKING):
-            return True
-    if isinstance(option, (ast.Attribute, ast.Subscript)):
-        return _refuses_devices(script, option.value, depth)
-    if not isinstance(option, ast.Name):
-        return False
-    made = assigned_once(script.scope_of(option), option) if depth else None  # `section = config["model"]`
-    if made is not None and _refuses_devices(script, made, depth - 1):
-        return True
-    return _is_parameter_of_such(script, option, depth)
-
-
-def _is_parameter_of_such(script: ScriptModel, name: ast.Name, depth: int) -> bool:
-    """Whether a parameter is annotated so, is that of Hydra's main function, or gets such options from a call."""
-    owner = script.scope_of(name).resolve(name.id)
-    found = (
-        next((one for one in owner.parameters() if one.arg == name.id), None) if owner is not None else None
-    )
-    if owner is None or found is None or not isinstance(owner.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return False
-    if found.annotation is not None and (script.qualname(found.annotation) or "").startswith(_MAKING):
-        return True
-    marks = [one.func if isinstance(one, ast.Call) else one for one in owner.node.decorator_list]
-    if any(script.qualname(one) == "hydra.main" for one in marks):
-        return True
-    given = handed_to_parameter(script, name, name.id) if depth else ()
-    return any(_refuses_devices(script, one, depth - 1) for one in given)

@@ -12,8 +12,8 @@ from accelify.analysis.devices.handed_back import handed_back, is_super
 from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.interpretation.builtin_calls import BuiltinCalls
 from accelify.analysis.interpretation.factories import Factories
+from accelify.analysis.interpretation.parameters import Parameters
 from accelify.analysis.interpretation.record_classes import fields_of
-from accelify.analysis.interpretation.state import State
 from accelify.analysis.interpretation.torch_calls import TENSOR_KINDS, LibraryCalls, of_kind
 from accelify.analysis.modules.made_by_name import MadeByName, is_by_name, namespace_of
 from accelify.analysis.program import Module
@@ -31,32 +31,8 @@ from accelify.analysis.values import (
     order_of,
 )
 
-# How the arguments of a call reach the parameters of a function, `*args` and `**kwargs` among them.
 
-
-class _Parameters(State):
-    """The part of the interpreter that binds them."""
-
-    def _positional(self, target: Scope, names: list[str], index: int, values: Values) -> None:
-        """Bind a parameter to an argument, or put that into the function's `*args`."""
-        signature = getattr(target.node, "args", None)
-        if index < len(names):
-            self.bind(target, names[index], values)
-        elif isinstance(signature, ast.arguments) and signature.vararg is not None:
-            rest = self.entities.setdefault((target.node, "rest"), Sequence())
-            assert isinstance(rest, Sequence)
-            self.add(rest.rest, values)
-            self.bind(target, signature.vararg.arg, {rest})
-
-    def _keyword(self, target: Scope, rest: str, name: object, values: Values) -> None:
-        """Put an argument into a function's `**kwargs`."""
-        mapping = self.entities.setdefault((target.node, "keywords"), Mapping())
-        assert isinstance(mapping, Mapping)
-        self.add(mapping.entries.setdefault(name, set()), values)
-        self.bind(target, rest, {mapping})
-
-
-class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, _Parameters):
+class CallEvaluator(BuiltinCalls, Factories, LibraryCalls, MadeByName, Parameters):
     """The expression half of the interpreter."""
 
     # -- expressions

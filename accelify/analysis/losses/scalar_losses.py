@@ -6,6 +6,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.interpretation.torch_calls import reduction_of
+from accelify.analysis.losses.elementwise import operands
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Backward, ScriptModel
 from accelify.analysis.statements.reaching import last_assignment, reaching_assignments
@@ -16,10 +17,6 @@ _DEEPEST = 8
 # What makes one number of a tensor where it gets no dimension.
 _REDUCING = frozenset("mean sum max min prod std var median norm trace".split())
 _Place = tuple[Scope | ast.ClassDef | None, str]
-_OF_TWO = frozenset("add sub mul div divide multiply true_divide".split())
-_OF_ONE = frozenset("neg exp log sqrt pow abs clamp sigmoid tanh relu log10 log2 square squeeze".split())
-# What changes where a tensor is, its type, or nothing.
-_CARRIED = frozenset("float double half cuda cpu to type detach clone contiguous requires_grad_".split())
 
 
 class ScalarLosses:
@@ -121,7 +118,7 @@ class ScalarLosses:
 
     def _operands(self, node: ast.expr) -> list[ast.expr] | None:
         name = self.script.qualname(node.func) if isinstance(node, ast.Call) else None
-        return _operands(node, name or "")
+        return operands(node, name or "")
 
     def _reduces(self, call: ast.Call) -> bool:
         """A criterion, a functional loss, or a sum or mean over all there is."""
@@ -159,48 +156,3 @@ def _is_alone(backward: Backward) -> bool:
         and not call.args
         and all(kw.arg in ("retain_graph", "create_graph", "retain_variables") for kw in call.keywords)
     )
-
-
-# What is computed entry by entry: where the result has one element, so has each tensor that it is made of.
-
-
-def _operands(node: ast.expr, library_name: str) -> list[ast.expr] | None:
-    """The expressions that one is made of entry by entry; None where it is made in another way.
-
-    Args:
-        node: the expression.
-        library_name: of what it calls, where it is a call of a library; else "".
-    """
-    if isinstance(node, ast.BinOp):
-        return None if isinstance(node.op, ast.MatMult) else [node.left, node.right]
-    if isinstance(node, ast.UnaryOp):
-        return [node.operand] if isinstance(node.op, (ast.USub, ast.UAdd)) else None
-    if isinstance(node, ast.Attribute):
-        return [node.value] if node.attr == "data" else None
-    if not isinstance(node, ast.Call):
-        return None
-    if library_name:
-        return _of_library(node, library_name)
-    return _of_method(node) if isinstance(node.func, ast.Attribute) else None
-
-
-def _of_library(call: ast.Call, name: str) -> list[ast.expr] | None:
-    head, _, last = name.rpartition(".")
-    if name in k.VARIABLE or name == "builtins.float":
-        return call.args[:1] or None
-    if name == "builtins.sum" and len(call.args) == 1 and isinstance(call.args[0], (ast.List, ast.Tuple)):
-        return call.args[0].elts
-    if head not in ("torch", "torch.nn.functional"):
-        return None
-    if last in _OF_TWO:
-        return call.args[:2] or None
-    return call.args[:1] or None if last in _OF_ONE else None
-
-
-def _of_method(call: ast.Call) -> list[ast.expr] | None:
-    assert isinstance(call.func, ast.Attribute)
-    last, receiver = call.func.attr, call.func.value
-    plain = last.removesuffix("_")
-    if plain in _OF_TWO:
-        return [receiver, *call.args[:1]]
-    return [receiver] if plain in _OF_ONE or last in _CARRIED else None

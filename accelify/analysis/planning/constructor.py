@@ -25,7 +25,8 @@ from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.planning.attributes import text_here
 from accelify.analysis.planning.lifted import Expression, Lifted
 from accelify.analysis.planning.sites import PrepareSite
-from accelify.analysis.schedules.windows import Window, find_window, mixed_precision, scales_on_gpu_alone
+from accelify.analysis.schedules.mixed_precision import mixed_precision, scales_on_gpu_alone
+from accelify.analysis.schedules.windows import Window, find_window
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel, is_in_model
 from accelify.analysis.statements.negation import negated

@@ -16,6 +16,7 @@ from accelify.analysis.statements.assignments import is_unpacked, stands_in
 from accelify.analysis.statements.giving import (
     entities_in,
 )
+from accelify.analysis.statements.statement_parts import StatementParts
 from accelify.analysis.syntax import calls_in, walk
 from accelify.analysis.values import Entity
 
@@ -27,45 +28,6 @@ _SHAPING = frozenset(
 )
 # Functions that read a loader and store nothing of it.
 LOOKS = frozenset({"len", "print", "type", "isinstance", "hasattr", "getattr", "repr", "str", "id"})
-_Shaping = ast.Call | ast.Assign | ast.AugAssign
-
-
-# What is in a statement that may change or pass on something, found once for all who ask of it.
-
-
-class _StatementParts:
-    """What a statement shapes and reads: each item that may be prepared asks every statement."""
-
-    def __init__(self) -> None:
-        self._shaping: dict[ast.stmt, list[_Shaping]] = {}
-        self._read: dict[ast.stmt, list[ast.Name | ast.Attribute]] = {}
-
-    def shaping(self, stmt: ast.stmt) -> list[_Shaping]:
-        """The calls and the assignments to attributes in a statement: what may change something it does not bind."""
-        found = self._shaping.get(stmt)
-        if found is None:
-            found = self._shaping[stmt] = [n for n in walk(stmt) if _may_shape(n)]
-        return found
-
-    def read(self, stmt: ast.stmt) -> list[ast.Name | ast.Attribute]:
-        """The names and attributes that a statement reads."""
-        found = self._read.get(stmt)
-        if found is None:
-            found = self._read[stmt] = [
-                n
-                for n in walk(stmt)
-                if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)
-            ]
-        return found
-
-
-def _may_shape(node: ast.AST) -> bool:
-    kind = type(node)
-    if kind is ast.Call:
-        return True
-    if isinstance(node, ast.Assign):
-        return any(isinstance(target, ast.Attribute) for target in node.targets)
-    return isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute)
 
 
 class ItemStatements:
@@ -84,7 +46,7 @@ class ItemStatements:
         # Those of them that count over it.
         self.counted: list[ast.stmt] = []
         self._run_within: dict[tuple[str, frozenset[Entity]], bool] = {}
-        self._within = _StatementParts()
+        self._within = StatementParts()
 
     def _hands_back(self, stmt: ast.stmt, item: Item) -> bool:
         """Whether a statement gets back what it passed in: `model = train(model, ...)`."""

@@ -1,4 +1,4 @@
-"""A launch that is told to end while it waits for the other machines.
+"""A launch that a signal ends while it waits for the other machines.
 
 torch waits for them in C++, where none of Python's handlers of signals runs: only a thread sees that one came.
 """

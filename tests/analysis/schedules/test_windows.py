@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.analysis.schedules.windows import find_window, mixed_precision
+from accelify.analysis.schedules.mixed_precision import mixed_precision
+from accelify.analysis.schedules.windows import find_window
 from tests.analysis.support import LOADER, MODEL, OPTIMIZER, model_of
 
 LOOP = """

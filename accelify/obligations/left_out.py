@@ -1,0 +1,59 @@
+"""What a script leaves out, as all its events show: letting go of models, accumulating."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from accelify.heap.run import Event
+from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.runs import of_its_run
+from accelify.obligations.sinks import made
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def never_let_go(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """Models that each round of a loop prepares anew, and nothing in that loop lets go of."""
+    if event.kind != "prepare":
+        return
+    in_list = sum(
+        len(one.generators)
+        for one in ast.walk(event.module.tree or ast.Module([], []))
+        if isinstance(one, _COMPREHENSIONS) and event.node in ast.walk(one)
+    )
+    if in_list >= len(event.loops):
+        return  # all that the rounds prepare are in one list
+    around = event.loops[-1 - in_list].number
+    # An Accelerator that the round makes goes with it.
+    released = any(
+        (
+            other.name == "accelerator.free_memory"
+            or (other.kind == "accelerator" and other.name == "Accelerator")
+        )
+        and around in {loop.number for loop in other.loops}
+        for other in events
+    )
+    if not released:
+        text = "each round of the loop prepares a model anew, and the Accelerator keeps those of all rounds alive"
+        yield made(event, "let go", Status.NAMED, text)
+
+
+def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """An Accelerator that is to accumulate gradients, and never does."""
+    if event.kind != "accumulates" or any(other.kind == "accumulate" for other in events):
+        return
+    steps = [other for other in of_its_run(event, events) if other.kind == "step"]
+    if any(not _is_each_so_many(step) for step in steps):
+        text = "gradients are to be accumulated, and no batch stands under `accumulate`: each one steps"
+        yield made(event, "accumulated", Status.NAMED, text)
+
+
+def _is_each_so_many(event: Event) -> bool:
+    """Whether the script steps by itself where so many batches have gone by: `if number % steps == 0:`."""
+    return any(
+        isinstance(one, ast.If)
+        and any(isinstance(part, ast.Mod) for part in ast.walk(one.test))
+        and event.node in {part for stmt in one.body for part in ast.walk(stmt)}
+        for one in (ast.walk(event.module.tree) if event.module.tree is not None else ())
+    )
