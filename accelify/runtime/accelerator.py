@@ -396,10 +396,11 @@ class Accelerator(TrainingStep, Saving, Tracking):
             keep_fp32_wrapper: False: also take out the mixed precision forward.
             keep_torch_compile: leave a compiled model compiled.
         """
-        compiled = model
-        model = getattr(model, "_orig_mod", model)
-        inner = self.backend.unwrap(model, keep_fp32_wrapper)
-        return compiled if keep_torch_compile and inner is model else inner
+        wrapped = getattr(model, "_orig_mod", model)
+        inner = self.backend.unwrap(wrapped, keep_fp32_wrapper)
+        if not keep_torch_compile:
+            return inner
+        return model if inner is wrapped else self.backend.unwrap_compiled(wrapped)
 
     def free_memory(self, *objects: Any) -> list[Any]:
         """Forget everything prepared and free memory; returns None for each of `objects`."""

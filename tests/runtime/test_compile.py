@@ -123,6 +123,25 @@ def _graphs(way):
     return len(graphs), wrapped._flat
 
 
+def _frames(plugin):
+    """How many pieces of Python a compiler is given in the first step, and what is left without the wrapper."""
+    accelerator = fresh_accelerator(dynamo_plugin=plugin)
+    model = accelerator.prepare(Net())
+    before = torch._dynamo.utils.counters["frames"]["total"]
+    output = model(torch.ones(2, 6))
+    found = torch._dynamo.utils.counters["frames"]["total"] - before
+    accelerator.backward(output.sum())
+    compiled = accelerator.unwrap_model(model, keep_torch_compile=True)
+    same = torch.equal(compiled(torch.ones(2, 6)), output)
+    return found, same, hasattr(compiled, "_orig_mod"), type(accelerator.unwrap_model(model)).__name__
+
+
+@pytest.mark.distributed
+def test_the_wrapper_is_no_part_of_what_is_compiled():
+    for found in run_ranks(2, _frames, TorchDynamoPlugin(backend="eager")):
+        assert found == (1, True, True, "Net")
+
+
 @pytest.mark.distributed
 @pytest.mark.parametrize("way", ["before", "after", "by the Accelerator"])
 def test_a_compiled_model_is_cut_where_buckets_end(way):

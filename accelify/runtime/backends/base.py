@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..compiling import compiled
+from ..compiling import compile_blocks
 from ..plugins import TorchDynamoPlugin
 from ..precision import Precision, run_as_before
 from ..state import DistributedType, PartialState
@@ -142,8 +142,19 @@ class Backend:
             p.grad = None if gradient is None else gradient.to(p.device)
 
     def compile(self, model: torch.nn.Module, plugin: TorchDynamoPlugin) -> torch.nn.Module:
-        """Compile a wrapped model."""
-        return compiled(model, plugin)
+        """A wrapped model, compiled: its repeated blocks where the plugin asks for them and there are any, or whole."""
+        arguments = plugin.compile_arguments()
+        if plugin.use_regional_compilation and compile_blocks(model, arguments):
+            return model
+        return self.compile_whole(model, arguments)
+
+    def compile_whole(self, model: torch.nn.Module, arguments: dict[str, Any]) -> torch.nn.Module:
+        """A wrapped model, compiled as a whole with these arguments of `torch.compile`."""
+        return torch.compile(model, **arguments)  # type: ignore[return-value]
+
+    def unwrap_compiled(self, model: torch.nn.Module) -> torch.nn.Module:
+        """The script's module without its wrapper, compiled where it was compiled by itself."""
+        return self.unwrap(model)
 
     def shared_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         """A closure whose loss is the same on every rank."""

@@ -75,6 +75,16 @@ class DDPBackend(AveragingBackend):
         self._models.append(weakref.ref(wrapped))
         return wrapped
 
+    def compile_whole(self, model: torch.nn.Module, arguments: dict[str, Any]) -> torch.nn.Module:
+        if isinstance(model, DistributedModel):
+            model.compile_module(arguments)
+            return model
+        return super().compile_whole(model, arguments)
+
+    def unwrap_compiled(self, model: torch.nn.Module) -> torch.nn.Module:
+        compiled = model._compiled if isinstance(model, DistributedModel) else None
+        return super().unwrap_compiled(model) if compiled is None else compiled
+
     def _register_hook(self, model: DistributedModel) -> None:
         """Compress gradients on the way, as the handler asks."""
         handler = self.handler

@@ -72,6 +72,8 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
         # not, the very first one does all the same, and its result is averaged again with the rest.
         self.learns_graph = bool(self.static_graph)
         self._route: Callable[..., Any] | None = None
+        # The module, compiled. No part of this one: weights and modules of it are those of the script's.
+        self._compiled: torch.nn.Module | None = None
         # Whether forward or such a method is running. A backward is then not DDP's: no forward of DDP's has ended.
         self._running = False
         self._flat = False
@@ -176,7 +178,19 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
             return run(*args, **kwargs)
 
     def _run_module(self, *args: Any, **kwargs: Any) -> Any:
-        return self._precision.run(self.module, *args, **kwargs)
+        run = self.module if self._compiled is None else self._compiled
+        return self._precision.run(run, *args, **kwargs)
+
+    def compile_module(self, arguments: dict[str, Any]) -> None:
+        """Run the module compiled from now on, and what is around it as it is.
+
+        A compiler that is given this wrapper cuts its forward into half a dozen graphs, each with guards of its own in
+        every step.
+
+        Args:
+            arguments: those of `torch.compile`.
+        """
+        self.__dict__["_compiled"] = torch.compile(self.module, **arguments)
 
     # Averaging
 
@@ -255,7 +269,7 @@ class DistributedModel(ScriptAttributes, DistributedDataParallel):
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has a separate reducer; nodes of the graph cannot be copied.
-        return {**super().__getstate__(), "_hooked": [], "_edges": [], "_additions": None}  # type: ignore[no-untyped-call]
+        return {**super().__getstate__(), "_hooked": [], "_edges": [], "_additions": None, "_compiled": None}  # type: ignore[no-untyped-call]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint
 
-from ..plugins import DistributedDataParallelKwargs, TorchDynamoPlugin
+from ..plugins import DistributedDataParallelKwargs
 from ..precision import Precision, run_in_precision
 from ..state import DistributedType, PartialState
 from .dtensors import from_local_like, local
@@ -163,12 +163,10 @@ class FSDPBackend(ShardedBackend):
                 raise self.refuse("find_unused_parameters", "it needs torch 2.13")
             setter(True)
 
-    def compile(self, model: nn.Module, plugin: TorchDynamoPlugin) -> nn.Module:
-        if not plugin.use_regional_compilation:
-            # In place: references outside of the model's forward stay as they are.
-            model.compile(**plugin.compile_arguments())
-            return model
-        return super().compile(model, plugin)
+    def compile_whole(self, model: nn.Module, arguments: dict[str, Any]) -> nn.Module:
+        # In place: references outside of the model's forward stay as they are.
+        model.compile(**arguments)
+        return model
 
     def saves_shards(
         self, models: list[nn.Module], optimizers: list[torch.optim.Optimizer], shared: bool
