@@ -20,7 +20,8 @@ OF = "#of"
 def name_of(name: Value) -> str | None:
     """The name that a value is known to be, None where it may be one of several."""
     text = known_of(name)
-    return None if "*" in text else text
+    # No name of a field begins so but those of the engine and of items: what has such a name is one of the others.
+    return None if "*" in text or text[:1] in ("", "#", "[") else text
 
 
 def _owners(value: Value) -> Iterator[Ref]:

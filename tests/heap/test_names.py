@@ -123,6 +123,15 @@ def test_a_name_that_is_known_in_part_leaves_other_attributes_alone() -> None:
     assert status(STEPS.format(written=WRITTEN[0], shown="meter.rate")) != [Status.PROVED]
 
 
+@pytest.mark.parametrize("name", ["", "#made", "[0]"])
+def test_a_name_that_no_attribute_has_in_a_script(name: str) -> None:
+    written = f"setattr(self, {name!r}, value); setattr(self, name, 0)"
+    assert status(STEPS.format(written=written, shown=f"getattr(meter, {name!r})")) in (
+        [Status.NAMED],
+        [Status.LOOP],
+    )
+
+
 def test_the_default_of_an_attribute_that_is_not_there() -> None:
     text = (
         'total = 0\nfor x, y in loader:\n    total += x.sum()\naccelerator.print(getattr({}, "{}", total))\n'
