@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from accelify.verify.compare.figures import NOT_CHECKED, SHARE, UNREPEATED, compare, shares_shown
-from accelify.verify.compare.verdict import Check, Verdict
+from accelify.verify.compare.figures import UNREPEATED, compare, shares_shown
+from accelify.verify.compare.verdict import NOT_CHECKED, SHARE, Check, Verdict
 from accelify.verify.events import Loss, RankRecord
 from accelify.verify.lines import LineMap
 from accelify.verify.runs import Run
@@ -158,8 +158,7 @@ def test_figures_of_a_share_are_known_to_whoever_reads_them_in_a_file() -> None:
     mine = run(rank(line("loss 0.30001", loop=True), line("end 0.9", 9), losses=(0.30001,)))
     other = run(rank(line("loss 0.20002", loop=True), line("end 0.8", 9), losses=(0.20002,)), rank())
     excuse = shares_shown(mine, other, SAME_LINES)
-    assert excuse(0.30001, 0.20002)
-    assert excuse(0.3, 0.2)
+    assert excuse(0.30001, 0.20002) == excuse(0.3, 0.2) == SHARE
     assert not excuse(0.30001, 0.25)
     assert not excuse(0.9, 0.8)
     assert not shares_shown(mine, run(other.ranks[0]), SAME_LINES)(0.30001, 0.20002)

@@ -23,8 +23,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accelify.verify.compare.contents import read
-from accelify.verify.compare.files import SHARE, UNREAD, UNREPEATED, compare, paired
-from accelify.verify.compare.verdict import Check, Verdict
+from accelify.verify.compare.files import UNREAD, UNREPEATED, compare, paired
+from accelify.verify.compare.verdict import NOT_CHECKED, SHARE, Check, Verdict
 from accelify.verify.events import RankRecord
 from accelify.verify.lines import LineMap
 from accelify.verify.runs import Run
@@ -326,9 +326,12 @@ def test_what_the_original_does_not_repeat_is_not_compared(
 
 def test_figures_of_a_share_are_excused_and_no_others(hold: Callable[..., Check]) -> None:
     lines = "0.5 1\n0.25 2\n"
-    excuse = lambda a, b: (a, b) == (0.5, 0.75)  # noqa: E731
+    known = {(0.5, 0.75): SHARE, (0.25, 0.375): NOT_CHECKED}
+    excuse = lambda a, b: known.get((a, b), "")  # noqa: E731
     check = hold("log.txt", save_text, lines, "0.75 1\n0.25 2\n", excuse=excuse)
-    assert (check.verdict, check.sentence) == (Verdict.NOT_COMPARABLE, SHARE)
+    assert (check.verdict, check.sentence, check.partial) == (Verdict.NOT_COMPARABLE, SHARE, True)
+    unchecked = hold("log.txt", save_text, lines, "0.75 1\n0.375 2\n", excuse=excuse)
+    assert (unchecked.sentence, unchecked.partial) == (NOT_CHECKED, False)
     worse = hold("log.txt", save_text, lines, "0.75 1\n0.125 2\n", excuse=excuse)
     assert worse.verdict is Verdict.DIFFERENT
 

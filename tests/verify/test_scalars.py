@@ -96,6 +96,23 @@ def test_each_figure_once_with_tag_step_and_statement(logged: Run) -> None:
     assert found[12:] == [(20, "mine", "value 5", ""), *((23, "loss", str(k / 2), "") for k in range(3))]
 
 
+NOWHERE = """\
+import csv, json, logging, os
+with open(os.devnull, "w") as file:
+    csv.writer(file).writerow([1, 2])
+    json.dump({"a": 3}, file)
+logger = logging.getLogger("mine")
+logger.addHandler(logging.FileHandler(os.devnull))
+logger.warning("4")
+"""
+
+
+def test_what_is_written_nowhere_is_not_logged(nursery: Nursery, tmp_path: Path) -> None:
+    run = executed(nursery, tmp_path, NOWHERE)
+    assert scalars(run) == []
+    assert [text for _, _, text, _ in scalars(run, "would_log")] == ["1,2", "3", "4"]
+
+
 def test_a_time_in_a_document_is_marked(logged: Run) -> None:
     (event,) = [event for event in logged.ranks[0].events["scalar"] if event["tag"] == "at"]
     assert event["times"] == [[0, len(event["text"])]]

@@ -331,6 +331,35 @@ def test_a_figure_of_a_share_is_not_comparable_only_where_convert_announces_it(
     assert report.exit_code == (0 if announced else 1)
 
 
+SHOWN_AT_EACH_STEP = """
+import csv
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randn(64, 1)), batch_size=8)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+table = open("log.csv", "w")
+rows = csv.writer(table)
+for step, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    {shown}
+table.close()
+"""
+
+
+@pytest.mark.parametrize("shown", ["print(step, loss.item())", "rows.writerow([step, loss.item()])"])
+def test_a_figure_of_a_share_does_not_count_wherever_it_is_shown(verify_pair: VerifyPair, shown: str) -> None:
+    report = verify_pair(SHOWN_AT_EACH_STEP.format(shown=shown), None)
+    two = report.comparisons[1]
+    assert Verdict.NOT_COMPARABLE in two.aspects().values()
+    assert two.overall is Verdict.ROUNDING
+
+
 def test_a_schedule_as_long_as_the_loader_was_before_prepare_is_different(verify_pair: VerifyPair) -> None:
     cosine = scripts.SGD + "\nschedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, len(loader) * 10)"
     loop = scripts.LOOP + "        schedule.step()\n"

@@ -16,7 +16,7 @@ MOST = 1000
 PREFIX = "module."
 # What the state of a scheduler of torch's has.
 _SCHEDULE = frozenset({"last_epoch", "_step_count"})
-Excuse = Callable[[float, float], bool]
+Excuse = Callable[[float, float], str]
 
 
 @dataclass(frozen=True)
@@ -34,20 +34,21 @@ class Comparison:
         tolerance: relative difference that rounding explains.
         drift: the same for tensors, which carry the rounding of all updates.
         exact: nothing is put down to rounding.
-        excuse: whether a number of the original may be another one for a reason that is known.
+        excuse: why a number of the original may be another one; empty where it may not.
         own_units: schedules may count in other units than the original's: the rates that they give are compared by
             themselves.
     """
 
     tolerance: float
     exact: bool
-    excuse: Excuse = lambda a, b: False
+    excuse: Excuse = lambda a, b: ""
     drift: float = 0.0
     own_units: bool = False
     match: Match = Match.SAME
     first: str = ""
     count: int = 0
-    excused: int = 0
+    excused: set[str] = field(default_factory=set)
+    """Why numbers differ that may."""
     pair: tuple[float, float] | None = None
     """The first two numbers that differ."""
     numbers: int = 0
@@ -156,8 +157,8 @@ class Comparison:
 
     def _note(self, where: str, sentence: str, pair: tuple[float, float] | None = None) -> None:
         self.count += 1
-        if pair is not None and self.excuse(*pair):
-            self.excused += 1
+        if pair is not None and (reason := self.excuse(*pair)):
+            self.excused.add(reason)
             return
         if self.match is not Match.DIFFERENT:
             self.match, self.pair = Match.DIFFERENT, pair

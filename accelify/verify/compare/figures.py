@@ -18,15 +18,13 @@ from accelify.verify.compare.entries import Entry, Groups, Key, by_rank, grouped
 from accelify.verify.compare.losses import GROWTH, LOSS_TOLERANCE, tolerances
 from accelify.verify.compare.numbers import Compared, Match, Parsed, compare_parsed
 from accelify.verify.compare.shares import Share, Shares
-from accelify.verify.compare.verdict import Check, Verdict, worst
+from accelify.verify.compare.verdict import NOT_CHECKED, SHARE, Check, Verdict, worst
 from accelify.verify.compare.wording import once, ordinal, ranks_named, ratio_reason, shown
 from accelify.verify.lines import LineMap
 from accelify.verify.runs import Run
 
 RARE = 20
 """One number in this many may step to the next digit shown where rounding makes that unlikely."""
-SHARE = "shows the main process's share of the batch"
-NOT_CHECKED = "shown inside the training loop, of the main process's share (not checked)"
 ALIKE = (
     "counts the rounds of all processes alike, though their shares of a pass's last batch are not of one size: nearly "
     "the original's figure; weigh each by its samples, or convert with --batch-size total"
@@ -81,17 +79,23 @@ def compare(
     return checks
 
 
-def shares_shown(original: Run, other: Run, lines: LineMap) -> Callable[[float, float], bool]:
-    """Whether a figure of the original is shown as another one inside a training loop, as that of a share.
+def shares_shown(original: Run, other: Run, lines: LineMap) -> Callable[[float, float], str]:
+    """Why a figure of the original is shown as another one inside a training loop; empty where it is not.
 
-    What trackers and tables write to files has no place in the script any more, only its value.
+    What trackers and tables write to files has no place in the script any more, only its value: the verdict on it is
+    the one on the figure in the script.
     """
-    pairs: set[tuple[float, float]] = set()
+    reasons: dict[tuple[float, float], str] = {}
     for subject in SUBJECTS if other.processes > 1 else ():
         comparison = _Comparison(subject, original, other, lines, False, None, None)
         comparison.checks()
-        pairs |= comparison.excused
-    return lambda a, b: any(_shows(a, x) and _shows(b, y) for x, y in pairs)
+        # A pair that is shown twice is as good as what is known of it where most is.
+        reasons |= {pair: why for pair, why in comparison.excused.items() if reasons.get(pair) != SHARE}
+    return lambda a, b: min(
+        (why for (x, y), why in reasons.items() if _shows(a, x) and _shows(b, y)),
+        key=NOT_CHECKED.__eq__,
+        default="",
+    )
 
 
 def _shows(written: float, value: float) -> bool:
@@ -123,7 +127,7 @@ class _Comparison:
         self.other = pair_moved(self.original, grouped(other, subject.kinds, lines, subject.tag))
         self.would: Groups = grouped(other, subject.would, lines, subject.tag) if subject.would else {}
         self.varying = self._varying(*repeats) if repeats else {}
-        self.excused: set[tuple[float, float]] = set()
+        self.excused: dict[tuple[float, float], str] = {}
         self.shares = Shares(original, other, self.base * (1 + self.growth * len(original.losses)))
 
     def checks(self) -> list[Check]:
@@ -135,7 +139,7 @@ class _Comparison:
                 continue
             verdict, sentence = self._compare(key, mine, theirs)
             place, new, _ = key
-            check = Check(self.subject.aspect, self._key(key), verdict, sentence, partial=sentence == SHARE)
+            check = Check(self.subject.aspect, self._key(key), verdict, sentence)
             check.original = None if new else place
             check.line = theirs[0].site if theirs else self.lines.converted(place)
             found.append(check)
@@ -248,8 +252,9 @@ class _Comparison:
             share = max((self.shares.judge(a, b, k, everyone) for k in positions), default=Share.UNKNOWN)
             if share is not Share.REFUTED:
                 numbers = a.parsed.numbers, b.parsed.numbers
-                self.excused |= {(numbers[0][k].value, numbers[1][k].value) for k in positions}
-                return Verdict.NOT_COMPARABLE, SHARE if share is Share.SHOWN else NOT_CHECKED
+                reason = SHARE if share is Share.SHOWN else NOT_CHECKED
+                self.excused |= {(numbers[0][k].value, numbers[1][k].value): reason for k in positions}
+                return Verdict.NOT_COMPARABLE, reason
         if not compared.words or not positions:
             return Verdict.DIFFERENT, ""
         if all(self.shares.is_batch_loss(a, b, k) for k in positions):

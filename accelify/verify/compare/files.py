@@ -16,14 +16,13 @@ from accelify.verify.compare.contents import Picture, UnreadableError, read
 from accelify.verify.compare.documents import Comparison
 from accelify.verify.compare.losses import GROWTH, LOSS_TOLERANCE, UPDATE_TOLERANCE, tolerances
 from accelify.verify.compare.numbers import Match
-from accelify.verify.compare.verdict import Check, Verdict
+from accelify.verify.compare.verdict import NOT_CHECKED, Check, Verdict
 from accelify.verify.compare.wording import ratio_reason
 from accelify.verify.lines import LineMap
 from accelify.verify.runs import Run
 
 LEVELS = 8
 """Levels of 255 by which rounding may change a pixel at the edge of a line that is drawn."""
-SHARE = "holds figures of the main process's share of the batch, shown inside the training loop"
 UNREPEATED = "two runs of the original itself leave other contents here"
 UNREAD = "a format that verify does not read, and its bytes differ"
 _CHANGING = re.compile(
@@ -68,7 +67,7 @@ def compare(
     *,
     repeats: tuple[Run, Run] | None = None,
     tolerance: float | None = None,
-    excuse: Callable[[float, float], bool] = lambda a, b: False,
+    excuse: Callable[[float, float], str] = lambda a, b: "",
 ) -> list[Check]:
     """Compare what `other` has left on disk with what the original has.
 
@@ -78,8 +77,8 @@ def compare(
         repeats: two runs of one script, the original's, or one of them disturbed as by rounding. A file in which they
             differ is not compared.
         tolerance: relative difference that rounding explains at the end; from the precision and the steps when None.
-        excuse: whether a figure may differ from the original's, since inside a training loop the main process
-            shows that of its share; `figures.shares_shown` makes one.
+        excuse: why a figure may differ from the original's, since inside a training loop the main process shows
+            that of its share; empty where it may not. `figures.shares_shown` makes one.
     """
     if tolerance is None:
         tolerance = (tolerances(original) or [LOSS_TOLERANCE])[0] * (1 + GROWTH * len(original.losses))
@@ -135,7 +134,7 @@ def _contained(
     b: Change,
     exact: bool,
     tolerance: float,
-    excuse: Callable[[float, float], bool],
+    excuse: Callable[[float, float], str],
     processes: int,
 ) -> tuple[Verdict, str]:
     if a.kind != b.kind:
@@ -159,7 +158,7 @@ def _contained(
             ratio_reason(pair[1], pair[0], processes) if pair else ""
         )
     if comparison.excused:
-        return Verdict.NOT_COMPARABLE, SHARE
+        return Verdict.NOT_COMPARABLE, max(comparison.excused, key=NOT_CHECKED.__eq__)
     return (Verdict.EQUAL if comparison.match is Match.SAME else Verdict.ROUNDING), ""
 
 
@@ -169,7 +168,7 @@ def _unrepeated(first: Run, second: Run, exact: bool, tolerance: float) -> set[s
     found = set()
     for a, b in paired(mine, theirs):
         alike = a is not None and b is not None
-        verdict = _contained(a, b, exact, tolerance, lambda x, y: False, 1)[0] if alike else Verdict.DIFFERENT
+        verdict = _contained(a, b, exact, tolerance, lambda x, y: "", 1)[0] if alike else Verdict.DIFFERENT
         if verdict not in (Verdict.EQUAL, Verdict.ROUNDING):
             found.add(_CHANGING.sub("#", (a or b).path))
     return found

@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 Site = tuple[str, int]
+SHARE = "shows the main process's share of the batch"
+NOT_CHECKED = "shown inside the training loop, of the main process's share (not checked)"
 ASPECTS = (
     "losses", "rates", "steps", "samples", "weights", "printed", "logged", "files", "decisions", "effects", "objects",
     "exit",
@@ -40,7 +42,6 @@ class Check:
         sentence: what differs, with the first values; empty where nothing does.
         line: where, in the converted script.
         original: where, in the original.
-        partial: not comparable since it shows one process's part, and all processes' parts together are the original's.
     """
 
     aspect: str
@@ -49,7 +50,11 @@ class Check:
     sentence: str = ""
     line: Site | None = None
     original: Site | None = None
-    partial: bool = False
+
+    @property
+    def partial(self) -> bool:
+        """Whether it shows one process's part, and all processes' parts together are the original's."""
+        return self.sentence == SHARE
 
     def to_json(self) -> dict[str, Any]:
         """The check as plain data, for `--json`."""

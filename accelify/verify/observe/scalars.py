@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -147,8 +148,8 @@ class Scalars:
         class Writer:
             """A writer of rows that lets each be seen."""
 
-            def __init__(self, writer: Any) -> None:
-                self._writer = writer
+            def __init__(self, writer: Any, hidden: bool) -> None:
+                self._writer, self._hidden = writer, hidden
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(self._writer, name)
@@ -156,7 +157,7 @@ class Scalars:
             def writerow(self, row: Any) -> Any:
                 if not isinstance(row, (list, tuple)):
                     row = list(row)
-                scalars.note("csv", "row", ",".join(map(_text, row)))
+                scalars.note("csv", "row", ",".join(map(_text, row)), hidden=self._hidden)
                 return self._writer.writerow(row)
 
             def writerows(self, rows: Any) -> None:
@@ -164,8 +165,8 @@ class Scalars:
                     self.writerow(row)
 
         @functools.wraps(function)
-        def writer(*args: Any, **kwargs: Any) -> Any:
-            return Writer(function(*args, **kwargs))
+        def writer(csvfile: Any, *args: Any, **kwargs: Any) -> Any:
+            return Writer(function(csvfile, *args, **kwargs), _goes_nowhere(getattr(csvfile, "name", "")))
 
         # DictWriter looks it up in its module each time.
         module.writer = writer
@@ -174,11 +175,11 @@ class Scalars:
         function = module.dump
 
         @functools.wraps(function)
-        def dump(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        def dump(obj: Any, fp: Any, *args: Any, **kwargs: Any) -> Any:
             if not self.depth.value:
-                self.note("json", "", obj)
+                self.note("json", "", obj, hidden=_goes_nowhere(getattr(fp, "name", "")))
             with self._inside():
-                return function(obj, *args, **kwargs)
+                return function(obj, fp, *args, **kwargs)
 
         module.dump = dump
 
@@ -187,7 +188,9 @@ class Scalars:
 
         def emit(handler: Any, record: Any) -> None:
             with contextlib.suppress(Exception):
-                self.note("logging", record.name, record.getMessage())
+                self.note(
+                    "logging", record.name, record.getMessage(), hidden=_goes_nowhere(handler.baseFilename)
+                )
             function(handler, record)
 
         return emit
@@ -237,6 +240,11 @@ def _argument(argument: Argument, args: tuple[Any, ...], kwargs: dict[str, Any])
     if argument.position is not None and argument.position < len(args):
         return args[argument.position]
     return None
+
+
+def _goes_nowhere(path: object) -> bool:
+    """Whether what is written to a file is not there afterwards, as `convert` has it on all but one process."""
+    return path == os.devnull
 
 
 def _leaves(tag: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from accelify.verify.compare.figures import NOT_CHECKED
 from accelify.verify.compare.losses import LOSS_TOLERANCE, Comparison, relative_differences
-from accelify.verify.compare.verdict import Check, Verdict
+from accelify.verify.compare.verdict import NOT_CHECKED, Check, Verdict
 from accelify.verify.compare.wording import ordinal, ranks_named
 from accelify.verify.probes.inserting import MOST
 from accelify.verify.probes.planning import RESULT, Demand
