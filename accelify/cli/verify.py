@@ -99,7 +99,7 @@ def verify(
 
     Losses, learning rates, steps, samples, weights, printed and logged figures, files, decisions, side effects: one
     verdict each. The runs change nothing outside of their folders. Exit codes: 0 all equal or not comparable, 1
-    something is different, 2 nothing could be verified.
+    something is different or no work is divided, 2 nothing could be verified.
     """
     from rich.console import Console
 

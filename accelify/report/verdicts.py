@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-_BAD, _OPEN = ("different", "failed", "violated"), ("not comparable", "not reached", "not settled")
+_BAD, _OPEN = (
+    ("different", "failed", "violated", "not divided"),
+    ("not comparable", "not reached", "not settled"),
+)
 
 
 @dataclass(frozen=True)

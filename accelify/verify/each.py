@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from accelify.source import SourceError
-from accelify.verify.compare.verdict import ASPECTS, Verdict
+from accelify.verify.compare.verdict import ASPECTS, WRONG
 from accelify.verify.session import VerifyError, verify
 from accelify.verify.show import COLOURS, TITLES, demands, explain
 from accelify.verify.subject import find_subject
@@ -124,7 +124,7 @@ def _run(
         row.wrong += [
             TITLES[aspect]
             for aspect in ASPECTS
-            if aspects.get(aspect) in (Verdict.DIFFERENT, Verdict.FAILED) and TITLES[aspect] not in row.wrong
+            if aspects.get(aspect) in WRONG and TITLES[aspect] not in row.wrong
         ]
         row.reasons += explain(comparison)
     if any(one.fails for one in report.settled):

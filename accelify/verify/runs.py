@@ -162,7 +162,7 @@ class Run:
         Losses that never change say nothing where every loader gave the processes other samples.
         """
         first = [loss.value for loss in self.ranks[0].losses]
-        if self.processes < 2 or (len(set(first)) == 1 and self._shared_out()):
+        if self.processes < 2 or (len(set(first)) == 1 and self.shared_out):
             return False
         return all(
             len(rank.losses) == len(first)
@@ -170,7 +170,8 @@ class Run:
             for rank in self.ranks
         )
 
-    def _shared_out(self) -> bool:
+    @property
+    def shared_out(self) -> bool:
         """Whether there are loaders, and each has passed different samples to the processes."""
         found: dict[str, bool] = {}
         for events in zip(*(rank.events.get("batch", ()) for rank in self.ranks), strict=False):

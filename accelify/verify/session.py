@@ -17,13 +17,13 @@ from accelify.installing import install_command
 from accelify.verify import NO_TORCH, on_simulated_gpu
 from accelify.verify.compare import decisions, everything, schedule
 from accelify.verify.compare.losses import Comparison, rates, structural, tolerances
-from accelify.verify.compare.verdict import Verdict
+from accelify.verify.compare.verdict import WRONG, Verdict
 from accelify.verify.converted import Converted, convert_copy
 from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery, NurseryError
 from accelify.verify.on_simulated_gpu import OnGpu
 from accelify.verify.probes.planning import Plan, plan
-from accelify.verify.probes.settling import Outcome, Settled, settle, worst
+from accelify.verify.probes.settling import Outcome, Settled, by_devices, settle, worst
 from accelify.verify.progress import Progress, silent
 from accelify.verify.runs import Job, Run, execute
 
@@ -57,10 +57,10 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 where nothing is wrong, 1 where a run is different or failed, 2 where nothing was verified."""
+        """0 where nothing is wrong, 1 where a run is different, failed or not divided, 2 where nothing was verified."""
         if not self.comparisons:
             return 2
-        wrong = any(c.overall in (Verdict.DIFFERENT, Verdict.FAILED) for c in self.columns)
+        wrong = any(c.overall in WRONG for c in self.columns)
         return int(wrong or any(one.fails for one in self.settled))
 
     @property
@@ -257,6 +257,7 @@ class Session:
                 if not on_gpu.done():
                     self.progress("both on a simulated GPU")
                 self.report.on_gpu = on_gpu.result()
+            self.report.settled = by_devices(self.report.settled, self.report.on_gpu.comparison)
 
     def _on_cpus(self, processes: tuple[int, ...]) -> None:
         original = self._execute("the original on 1 process", self.job)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accelify.verify.compare.losses import Comparison, coarsest
-from accelify.verify.compare.verdict import ASPECTS, Check, Site, Verdict
+from accelify.verify.compare.verdict import ASPECTS, WRONG, Check, Site, Verdict
 from accelify.verify.probes.settling import Outcome
 from accelify.verify.session import Report
 
@@ -19,6 +19,7 @@ COLOURS = {
     Verdict.ROUNDING: "green",
     Verdict.NOT_COMPARABLE: "yellow",
     Verdict.NOT_REACHED: "dim",
+    Verdict.NOT_DIVIDED: "bold red",
     Verdict.DIFFERENT: "bold red",
     Verdict.FAILED: "bold red",
 }
@@ -40,7 +41,6 @@ _COLUMNS = 3
 """Runs beside each other in one table: what 80 columns hold."""
 _SHOWN = 12
 _OUTCOMES = (Outcome.HELD, Outcome.VIOLATED, Outcome.NOT_REACHED, Outcome.NOT_SETTLED)
-_REPEATED = "every process does the whole work: the numbers are right, but nothing is shared out"
 
 
 def print_report(report: Report, console: Console) -> None:
@@ -130,15 +130,11 @@ def demands(report: Report) -> Iterator[str]:
     counts = [f"{len(found)} {outcome}" for outcome in _OUTCOMES if (found := report.of(outcome))]
     many = len(report.settled)
     yield f"{many} demand{'s' if many > 1 else ''} not proved or only assumed: {', '.join(counts)}"
-    violated = report.of(Outcome.VIOLATED)
-    yield from (f"  {one.sentence}" for one in violated[:_SHOWN])
-    if len(violated) > _SHOWN:
-        yield f"  and {len(violated) - _SHOWN} more; --json lists them"
-    reasons: dict[str, dict[str, None]] = {}
-    for one in report.of(Outcome.NOT_SETTLED):
-        reasons.setdefault(one.values, {})[f"{one.demand.file} line {one.demand.line}"] = None
-    for reason, places in reasons.items():
-        yield f"  not settled, {', '.join(places)}: {reason}"
+    for outcome in (Outcome.VIOLATED, Outcome.NOT_SETTLED):
+        sentences = list(dict.fromkeys(one.sentence for one in report.of(outcome)))
+        yield from (f"  {sentence}" for sentence in sentences[:_SHOWN])
+        if len(sentences) > _SHOWN:
+            yield f"  and {len(sentences) - _SHOWN} more {outcome}; --json lists them"
 
 
 def explain(comparison: Comparison) -> list[str]:
@@ -146,9 +142,7 @@ def explain(comparison: Comparison) -> list[str]:
     run = comparison.run
     name = run.title
     lines = []
-    if run.repeated and comparison.overall in (Verdict.EQUAL, Verdict.ROUNDING):
-        lines.append(f"{name}: {_REPEATED}")
-    for verdict in (Verdict.FAILED, Verdict.DIFFERENT):
+    for verdict in reversed(WRONG):
         lines += _sentences(name, [check for check in comparison.checks if check.verdict is verdict])
     if not comparison.checks and comparison.verdict not in (Verdict.EQUAL, Verdict.ROUNDING):
         lines.append(f"{name}: {comparison.verdict}: {comparison.reason}")

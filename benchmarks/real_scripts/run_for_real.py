@@ -255,7 +255,7 @@ def summarise(row: dict[str, str], report: dict[str, Any]) -> dict[str, Any]:
 
 def verdict(run: dict[str, Any]) -> str:
     """A run's verdict in the words of the table."""
-    if run["verdict"] == "equal" and run["nothing_shared_out"]:
+    if run["verdict"] == "not divided":
         return WHOLE
     return str(run["verdict"])
 

@@ -18,6 +18,7 @@ from accelify.verify.converted import convert_copy
 from accelify.verify.nursery import Nursery
 from accelify.verify.runs import Job, execute
 from accelify.verify.session import Report, VerifyError
+from accelify.verify.show import demands, explain
 
 from . import scripts
 
@@ -481,8 +482,21 @@ def test_a_script_that_shares_nothing_out_is_comparable(verify_pair: VerifyPair)
     original = scripts.plain(scripts.DROPOUT).replace("for x, y in loader:", "for x, y in [(X, Y)]:")
     copy = scripts.converted(scripts.DROPOUT, prepare="model, opt = accelerator.prepare(model, opt)\n")
     report = verify_pair(original, copy.replace("for x, y in loader:", "for x, y in [(X, Y)]:"), steps=4)
-    assert report.comparisons[1].verdict in SAME
-    assert report.comparisons[1].run.repeated
+    two = report.comparisons[1]
+    assert two.verdict in SAME
+    assert (two.overall, report.exit_code) == (Verdict.NOT_DIVIDED, 1)
+
+
+def test_a_loader_that_was_not_prepared_is_in_the_verdict(verify_pair: VerifyPair) -> None:
+    copy = scripts.converted(prepare="model, opt = accelerator.prepare(model, opt)\n")
+    report = verify_pair(scripts.plain(), copy, steps=4)
+    two = report.comparisons[1]
+    assert two.verdict in SAME
+    assert (two.overall, report.exit_code) == (Verdict.NOT_DIVIDED, 1)
+    assert any("prepare the loader" in line for line in explain(two))
+    (unsettled,) = [line for line in demands(report) if "not settled" in line and line.startswith("  ")]
+    assert "a loader that is not prepared" in unsettled
+    assert "`verify --gpu` shows" in unsettled
 
 
 def test_without_an_optimizer_the_parameters_are_found(verify_pair: VerifyPair) -> None:

@@ -11,6 +11,10 @@ from accelify.verify.compare.verdict import Check, Site, Verdict
 from accelify.verify.lines import LineMap
 from accelify.verify.runs import Run
 
+WHOLE = (
+    "every process trains on all samples, so that more processes make it no faster; prepare the loader, or give each "
+    "process a part of the batch"
+)
 _Pass = tuple[str, int, int, int]
 """File and line where a loader is made, the how manyth made there, and the how manyth pass over it."""
 
@@ -24,7 +28,7 @@ class _Drawn:
 
 
 def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Check]:
-    """One check for each place where loaders are made."""
+    """One check for each place where loaders are made, and one for work that the processes do not divide."""
     before, after = _drawn(original, None), _drawn(other, lines)
     found: dict[Site, list[Check]] = {}
     seen = {key[:3] for key in after}
@@ -48,10 +52,13 @@ def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Chec
         if sentence:
             sentence = f"pass {key[3] + 1} over the loader: {sentence}"
         found.setdefault(site, []).append(Check("samples", label, verdict, sentence, *place))
-    return [
+    result = [
         next((check for check in checks if check.verdict is Verdict.DIFFERENT), checks[0])
         for checks in found.values()
     ]
+    if other.repeated and not other.shared_out:
+        result.append(Check("samples", "divided", Verdict.NOT_DIVIDED, WHOLE))
+    return result
 
 
 def _drawn(run: Run, lines: LineMap | None) -> dict[_Pass, _Drawn]:

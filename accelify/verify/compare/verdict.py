@@ -21,13 +21,15 @@ class Verdict(StrEnum):
     EQUAL = "equal"
     ROUNDING = "equal to rounding"
     NOT_COMPARABLE = "not comparable"
+    NOT_DIVIDED = "not divided"
     DIFFERENT = "different"
     NOT_REACHED = "not reached"
     FAILED = "failed"
 
 
+WRONG = (Verdict.NOT_DIVIDED, Verdict.DIFFERENT, Verdict.FAILED)
 _WEIGHT = [
-    Verdict.NOT_REACHED, Verdict.EQUAL, Verdict.ROUNDING, Verdict.NOT_COMPARABLE, Verdict.DIFFERENT, Verdict.FAILED,
+    Verdict.NOT_REACHED, Verdict.EQUAL, Verdict.ROUNDING, Verdict.NOT_COMPARABLE, *WRONG,
 ]  # fmt: skip
 
 

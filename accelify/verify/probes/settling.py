@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -31,8 +31,10 @@ _OF_RUN = {
     "accumulated": ("steps", "weights"),
 }
 _SEEN_BY_OTHERS = ("content", "once", "path", "all ranks", "loss", "unwrapped", "rounds")
-_SAME = (Verdict.EQUAL, Verdict.ROUNDING)
+_SAME = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.NOT_DIVIDED)
 UNREPEATED = "two runs of the original itself differ here"
+NOT_SHOWN = "the runs do not show whether it holds"
+ON_ONE = "on a CPU all tensors are in one place; `verify --gpu` shows whether it holds"
 
 
 class Outcome(StrEnum):
@@ -121,6 +123,24 @@ def worst(runs: Iterable[Iterable[Settled]]) -> list[Settled]:
     return list(result.values())
 
 
+def by_devices(settled: Iterable[Settled], on_gpu: Comparison | None) -> list[Settled]:
+    """The same with what is asked of devices settled by the run on a simulated GPU: no run on a CPU shows it."""
+    result = []
+    for one in settled:
+        if one.demand.demand == "one device" and one.outcome is Outcome.NOT_SETTLED:
+            checks = on_gpu.checks if on_gpu is not None else []
+            failed = [check for check in checks if check.verdict is Verdict.FAILED]
+            if failed:
+                # A run ends at the first one, and says so in a row of its own.
+                one = replace(one, outcome=Outcome.VIOLATED, values=failed[0].sentence)
+            elif on_gpu is not None:
+                one = replace(one, outcome=Outcome.HELD, values="")
+            else:
+                one = replace(one, values=ON_ONE)
+        result.append(one)
+    return result
+
+
 class _Settler:
     def __init__(self, comparison: Comparison, others: Sequence[Run], again: Run | None) -> None:
         self.run = comparison.run
@@ -193,7 +213,7 @@ class _Settler:
         if checks and all(check.verdict in _SAME for check in checks):
             return Outcome.HELD, ""
         open_ = next((check.sentence for check in checks if check.sentence), "")
-        return Outcome.NOT_SETTLED, open_ or self.run.failure or "no comparison looks at it"
+        return Outcome.NOT_SETTLED, open_ or self.run.failure or NOT_SHOWN
 
     def _by_reference(self, demand: Demand) -> bool:
         return any(Values(run.ranks[0], demand.number).count for run in self.references)
