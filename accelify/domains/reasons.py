@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 # `an expression`, and nothing said of it.
@@ -101,9 +102,9 @@ class Reason:
             reason = reason.parents[0]
         return reason
 
-    def sentence(self, path: str = "") -> str:
-        """The chain as one sentence; lines of files other than `path` name their file."""
-        return ": ".join(_step(step, path) for step in self.chain())
+    def sentence(self, path: str = "", number: Callable[[str, int], int] = lambda path, line: line) -> str:
+        """The chain as one sentence; lines of files other than `path` name their file. `number` numbers lines."""
+        return ": ".join(_step(step, path, number(step.path or path, step.line)) for step in self.chain())
 
 
 def _distinct(way: list[Reason]) -> list[Reason]:
@@ -114,8 +115,8 @@ def _distinct(way: list[Reason]) -> list[Reason]:
     return list(found.values())
 
 
-def _step(step: Reason, path: str) -> str:
+def _step(step: Reason, path: str, line: int) -> str:
     if not step.line:
         return step.text
-    where = f"{step.line}" if step.path == path or not step.path else f"{step.path}:{step.line}"
+    where = f"{line}" if step.path == path or not step.path else f"{step.path}:{line}"
     return f"{step.text} ({where})"

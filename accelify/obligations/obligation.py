@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,10 +55,9 @@ class Obligation:
     @property
     def message(self) -> str:
         """One sentence: what was found, and the chain of operations that lead there."""
-        if self.reason is None:
-            return self.found
-        return (
-            f"{self.found}: {self.reason.sentence(self.path)}"
-            if self.found
-            else self.reason.sentence(self.path)
-        )
+        return self.sentence()
+
+    def sentence(self, number: Callable[[str, int], int] = lambda path, line: line) -> str:
+        """The same with lines by the number that `number` has for them."""
+        chain = self.reason.sentence(self.path, number) if self.reason is not None else ""
+        return ": ".join(filter(None, (self.found, chain)))

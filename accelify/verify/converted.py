@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ class Converted:
     `files` are the original paths and the bytes that take their place. `refused` is the reason where there is no
     copy because the converter refused, `unchanged` the one where there was nothing to convert. `remaining` are
     places that still need a person, each as one line, `order` those that say that samples come in another order.
+    `written` has for a copy that stands in a file already that file, by the path that it takes the place of.
     `modernised` are those of the originals that Python does not parse any more, with `async=` under today's name:
     it is these that run as the original.
     """
@@ -38,6 +40,7 @@ class Converted:
     order: tuple[str, ...] = ()
     originals: dict[Path, bytes] = field(default_factory=dict)
     modernised: bool = False
+    written: dict[Path, Path] = field(default_factory=dict)
     conversions: tuple[Conversion, ...] = ()
 
     def texts(self) -> dict[Path, tuple[str, str]]:
@@ -51,7 +54,12 @@ class Converted:
 
     def lines(self) -> LineMap:
         """Which lines of the converted files correspond to which of the original ones."""
-        return LineMap(self.texts())
+        return self._lines
+
+    @cached_property
+    def _lines(self) -> LineMap:
+        in_place = {path: path for path in self.originals if path not in self.files}
+        return LineMap(self.texts(), {**in_place, **self.written})
 
 
 def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per-process") -> Converted:

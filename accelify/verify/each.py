@@ -126,7 +126,7 @@ def _run(
             for aspect in ASPECTS
             if aspects.get(aspect) in WRONG and TITLES[aspect] not in row.wrong
         ]
-        row.reasons += explain(comparison)
+        row.reasons += explain(comparison, report.converted.lines())
     if any(one.fails for one in report.settled):
         row.wrong.append("demands not proved")
     row.reasons += demands(report)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -13,9 +15,14 @@ class LineMap:
 
     Args:
         pairs: path of a file to its text before and after. Files that are not here are the same in both.
+        written: the file on disk that has the text after conversion, by the path that it runs under. Where there is
+            none, a line is named by the original's, which can be opened. None: all are where they run.
     """
 
-    def __init__(self, pairs: dict[Path, tuple[str, str]]) -> None:
+    def __init__(
+        self, pairs: dict[Path, tuple[str, str]], written: Mapping[Path, Path] | None = None
+    ) -> None:
+        self._written = None if written is None else {str(path): file for path, file in written.items()}
         self._to_original = {str(path): _matched(after, before) for path, (before, after) in pairs.items()}
         self._to_converted = {
             path: {new: old for old, new in reversed(lines.items())}
@@ -29,6 +36,27 @@ class LineMap:
     def converted(self, site: Site | None) -> Site | None:
         """The converted script's place of a place in the original; None for one that went."""
         return _mapped(self._to_converted, site)
+
+    def number(self, site: Site) -> int:
+        """The line under which a user finds a place of the converted script."""
+        file, line = site
+        if self._written is None or file not in self._to_original or file in self._written:
+            return line
+        known = self._to_original[file]
+        # A line that convert adds follows one that was there.
+        return next((known[before] for before in range(line, 0, -1) if before in known), 1)
+
+    def file(self, site: Site) -> str:
+        """The name of the file in which a user finds a place of the converted script."""
+        return os.path.basename((self._written or {}).get(site[0], site[0]))
+
+    def named(self, site: Site) -> str:
+        """A place of the converted script as `train.py line 3`."""
+        return f"{self.file(site)} line {self.number(site)}"
+
+
+ORIGINAL = LineMap({})
+"""Of places in the original: each is where it stands."""
 
 
 def _mapped(table: dict[str, dict[int, int]], site: Site | None) -> Site | None:

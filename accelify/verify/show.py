@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from accelify.verify.compare.losses import Comparison, coarsest
-from accelify.verify.compare.verdict import ASPECTS, WRONG, Check, Site, Verdict
+from accelify.verify.compare.verdict import ASPECTS, WRONG, Check, Verdict
+from accelify.verify.lines import ORIGINAL, LineMap
 from accelify.verify.probes.settling import Outcome
 from accelify.verify.session import Report
 
@@ -115,10 +116,11 @@ def notes(report: Report) -> Iterator[str]:
 
 def explanations(report: Report) -> list[str]:
     """The sentences of all comparisons; of the one on a simulated GPU only what is not so on 1 process too."""
-    lines = [line for comparison in report.comparisons for line in explain(comparison)]
+    places = report.converted.lines()
+    lines = [line for comparison in report.comparisons for line in explain(comparison, places)]
     if report.on_gpu.comparison is not None:
         known = {line.partition(": ")[2] for line in lines if line.startswith("1 process: ")}
-        found = explain(report.on_gpu.comparison)
+        found = explain(report.on_gpu.comparison, places)
         lines += [line for line in found if line.partition(": ")[2] not in known]
     return lines
 
@@ -137,26 +139,32 @@ def demands(report: Report) -> Iterator[str]:
             yield f"  and {len(sentences) - _SHOWN} more {outcome}; --json lists them"
 
 
-def explain(comparison: Comparison) -> list[str]:
-    """A sentence for each check that is not equal: differences first, then what cannot be compared."""
+def explain(comparison: Comparison, places: LineMap = ORIGINAL) -> list[str]:
+    """A sentence for each check that is not equal: differences first, then what cannot be compared.
+
+    Args:
+        comparison: of one run.
+        places: where a user finds the lines of the converted script.
+    """
     run = comparison.run
     name = run.title
     lines = []
     for verdict in reversed(WRONG):
-        lines += _sentences(name, [check for check in comparison.checks if check.verdict is verdict])
+        lines += _sentences(name, [check for check in comparison.checks if check.verdict is verdict], places)
     if not comparison.checks and comparison.verdict not in (Verdict.EQUAL, Verdict.ROUNDING):
         lines.append(f"{name}: {comparison.verdict}: {comparison.reason}")
     if comparison.verdict is Verdict.FAILED and run.losses:
         lines.append(f"  it got as far as call {len(run.losses)} of backward")
     if comparison.verdict is Verdict.ROUNDING:
         lines.append(_rounding(name, comparison))
-    lines += _not_comparable(name, comparison)
+    lines += _not_comparable(name, comparison, places)
     return lines
 
 
-def _sentences(name: str, checks: list[Check]) -> list[str]:
+def _sentences(name: str, checks: list[Check], places: LineMap) -> list[str]:
     lines = [
-        f"{name}: {TITLES[check.aspect]} {check.verdict}{_place(check)}: {check.sentence}" for check in checks
+        f"{name}: {TITLES[check.aspect]} {check.verdict}{_place(check, places)}: {check.sentence}"
+        for check in checks
     ]
     if len(lines) > _SHOWN:
         return [*lines[:_SHOWN], f"{name}: and {len(lines) - _SHOWN} more; --json lists them"]
@@ -187,7 +195,7 @@ def _why_so_much(comparison: Comparison) -> str:
     return f"; more is allowed, as it computes in {half}" if half else ""
 
 
-def _not_comparable(name: str, comparison: Comparison) -> list[str]:
+def _not_comparable(name: str, comparison: Comparison, places: LineMap) -> list[str]:
     """One sentence for each reason, with the places that it holds for."""
     reasons: dict[str, list[Check]] = {}
     for check in comparison.checks:
@@ -196,12 +204,14 @@ def _not_comparable(name: str, comparison: Comparison) -> list[str]:
     lines = []
     for reason, checks in reasons.items():
         aspects = ", ".join(dict.fromkeys(TITLES[check.aspect] for check in checks))
-        sites = list(dict.fromkeys(check.line for check in checks if check.line is not None))
-        where = (
-            f" (line{'s' if len(sites) > 1 else ''} {', '.join(str(line) for _, line in sites)})"
-            if sites
-            else ""
-        )
+        found: dict[str, set[int]] = {}
+        for site in [check.line for check in checks if check.line is not None]:
+            found.setdefault(places.file(site), set()).add(places.number(site))
+        files = [
+            f"{file} line{'s' if len(at) > 1 else ''} {', '.join(map(str, sorted(at)))}"
+            for file, at in found.items()
+        ]
+        where = f" ({'; '.join(files)})" if files else ""
         lines.append(f"{name}: {aspects} not comparable{where}: {reason}")
     quiet = comparison.quiet
     if quiet is not None and quiet.verdict in (Verdict.EQUAL, Verdict.ROUNDING):
@@ -212,29 +222,27 @@ def _not_comparable(name: str, comparison: Comparison) -> list[str]:
     return lines
 
 
-def _place(check: Check) -> str:
-    """Where a check is: the line of the converted script, and the original's where it is another."""
+def _place(check: Check, places: LineMap) -> str:
+    """Where a check is: the line that a user finds it in, and the original's where it is another."""
     if check.aspect == "files":
-        where = check.line or check.original
-        return f", {_file(check.key)}" + (f" of {_named(where)}" if where else "")
+        line = check.line and places.named(check.line)
+        where = line or (check.original and ORIGINAL.named(check.original))
+        return f", {_file(check.key)}" + (f" of {where}" if where else "")
     if check.line is None and check.original is None:
         return ""
     if check.line is None:
         assert check.original is not None
-        return f", {_named(check.original)} of the original"
-    if check.original is None or check.original == check.line:
-        return f", {_named(check.line)}"
-    return f", {_named(check.line)} (line {check.original[1]} of the original)"
+        return f", {ORIGINAL.named(check.original)} of the original"
+    place = f", {places.named(check.line)}"
+    if check.original is None or check.original[1] == places.number(check.line):
+        return place
+    return f"{place} (line {check.original[1]} of the original)"
 
 
 def _file(path: str) -> str:
     """A path from here where it is below, else as it is."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
-
-
-def _named(site: Site) -> str:
-    return f"{os.path.basename(site[0])} line {site[1]}"
 
 
 def _say(console: Console, line: str) -> None:

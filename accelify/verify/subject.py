@@ -55,15 +55,20 @@ def find_subject(script: Path, against: Path | None) -> Subject:
                 f"{script} is converted already, and its plain version is not known: name it with --against FILE. (It "
                 "was looked for in git's history of the file.)"
             )
-        return Subject(script, Converted(files=_beside(place, data), originals=originals))
+        return Subject(
+            script, Converted(files=_beside(place, data), originals=originals, written={place: place})
+        )
     other = read(against)
     if is_converted(data) and not is_converted(other):
-        return Subject(script, Converted(files=_beside(place, data), originals={place: other}))
+        return Subject(
+            script, Converted(files=_beside(place, data), originals={place: other}, written={place: place})
+        )
     if is_converted(data):
         raise VerifyError(
             f"{script} and {against} are both converted: one of them has to be the plain script."
         )
-    return Subject(script, Converted(files={place: other}, originals=_beside(place, data)))
+    copy = Converted(files={place: other}, originals=_beside(place, data), written={place: against})
+    return Subject(script, copy)
 
 
 def find_module(name: str) -> Path:

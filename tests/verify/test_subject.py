@@ -35,6 +35,8 @@ def test_two_files_are_told_apart_by_what_they_import(tmp_path: Path, turned: bo
         assert subject.converted.originals == {copy: PLAIN.encode()}
     else:
         assert subject.converted.files == {plain: CONVERTED.encode()}
+    place = str(subject.script.resolve())
+    assert subject.converted.lines().named((place, 2)) == "copy.py line 2"
     with pytest.raises(VerifyError, match="both converted"):
         find_subject(copy, copy)
 

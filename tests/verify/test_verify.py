@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from accelify.verify.converted import convert_copy
 from accelify.verify.nursery import Nursery
 from accelify.verify.runs import Job, execute
 from accelify.verify.session import Report, VerifyError
-from accelify.verify.show import demands, explain
+from accelify.verify.show import demands, explain, explanations
 
 from . import scripts
 
@@ -359,6 +360,10 @@ def test_a_figure_of_a_share_does_not_count_wherever_it_is_shown(verify_pair: Ve
     two = report.comparisons[1]
     assert Verdict.NOT_COMPARABLE in two.aspects().values()
     assert two.overall is Verdict.ROUNDING
+    # The copy stands nowhere: lines are those of the script on disk.
+    line = SHOWN_AT_EACH_STEP.format(shown=shown).splitlines().index(f"    {shown}") + 1
+    where = re.compile(rf"not comparable \(train\.py lines? (\d+, )*{line}\): ")
+    assert any(map(where.search, explanations(report)))
 
 
 def test_a_schedule_as_long_as_the_loader_was_before_prepare_is_different(verify_pair: VerifyPair) -> None:

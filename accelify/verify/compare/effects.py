@@ -11,7 +11,7 @@ from typing import Any
 
 from accelify.verify.compare.races import Access, accesses, race_checks
 from accelify.verify.compare.verdict import Check, Site, Verdict
-from accelify.verify.lines import LineMap
+from accelify.verify.lines import ORIGINAL, LineMap
 from accelify.verify.runs import Run
 
 _DONE = {
@@ -114,7 +114,7 @@ def _counted(key: str, before: list[Effect], after: list[Effect], lines: LineMap
     name = next(name for name in [*there, *wanted] if wanted[name] != there[name])
     did = [effect for effect in after if name in (effect.path, effect.name)]
     asked = [effect for effect in before if name in (effect.path, effect.name)]
-    sentence = _sentence(did, asked, wanted[name], there[name], processes)
+    sentence = _sentence(did, asked, wanted[name], there[name], processes, lines)
     # The line to look at is the one that the original does not have as often.
     spare = [effect for effect in did if effect.rank != did[0].rank] or did
     origin = asked[0].site if asked else lines.original(did[0].site if did else None)
@@ -133,7 +133,9 @@ def _by_name(effects: Iterable[Effect], odd: set[str], counts: Counter[str]) -> 
     return answer
 
 
-def _sentence(did: list[Effect], asked: list[Effect], wanted: int, there: int, processes: int) -> str:
+def _sentence(
+    did: list[Effect], asked: list[Effect], wanted: int, there: int, processes: int, lines: LineMap
+) -> str:
     one = (did or asked)[0]
     done = _DONE[one.kind]
     once = "not in the original" if not wanted else f"{times(wanted)} in the original"
@@ -150,7 +152,7 @@ def _sentence(did: list[Effect], asked: list[Effect], wanted: int, there: int, p
     else:
         subject += " is"
     often = "" if set(counts.values()) == {1} and processes > 1 else times(there)
-    return f"{' '.join(filter(None, (subject, done, often, who)))}{at(did)}, {once}"
+    return f"{' '.join(filter(None, (subject, done, often, who)))}{at(did, lines)}, {once}"
 
 
 def _in_order(before: list[Effect], after: list[Effect], checks: list[Check], lines: LineMap) -> list[Check]:
@@ -159,7 +161,7 @@ def _in_order(before: list[Effect], after: list[Effect], checks: list[Check], li
     for old, new in zip(first, second, strict=False):
         if (old.kind, old.name) != (new.kind, new.name):
             sentence = (
-                f"{shown(new.path)} is {_DONE[new.kind]}{at([new])} where the original has {shown(old.path)} "
+                f"{shown(new.path)} is {_DONE[new.kind]}{at([new], lines)} where the original has {shown(old.path)} "
                 f"{_DONE[old.kind]}{at([old])}"
             )
             key = f"{old.kind} {_NUMBER.sub('#', old.name)}"
@@ -202,9 +204,9 @@ def times(count: int) -> str:
     return _WORDS.get(count, f"{count} times")
 
 
-def at(effects: Sequence[Effect]) -> str:
+def at(effects: Sequence[Effect], lines: LineMap = ORIGINAL) -> str:
     """The lines, in brackets."""
-    found = sorted({effect.site[1] for effect in effects if effect.site is not None})
+    found = sorted({lines.number(effect.site) for effect in effects if effect.site is not None})
     if not found:
         return ""
     shown_lines = ", ".join(map(str, found[:3])) + (" and others" if len(found) > 3 else "")

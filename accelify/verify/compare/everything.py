@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from accelify.verify.runs import Run
 # What random numbers change; the others are the same whatever is drawn.
 _OF_VALUES = ("losses", "weights", "samples", "printed", "logged", "files", "decisions")
 _SHOWN = ("printed", "logged", "files", "decisions")
+_LINE = re.compile(r"^line \d+: ")
 NOT_REPEATED = "two runs of the original itself differ here: it depends on the clock or on other entropy"
 
 
@@ -126,7 +128,9 @@ def _exit(run: Run, lines: LineMap) -> list[Check]:
     places = _parted([stacks[number] for number in order]) or [stacks[number][-1] for number in order[:1]]
     if not places:
         return [Check("exit", "exit", Verdict.FAILED, run.failure)]
-    checks = [Check("exit", "exit", Verdict.FAILED, run.failure, places[0], lines.original(places[0]))]
+    # The place is named with the check.
+    failure = _LINE.sub("", run.failure)
+    checks = [Check("exit", "exit", Verdict.FAILED, failure, places[0], lines.original(places[0]))]
     for number, place in zip(order[1:], places[1:], strict=False):
         if place is not None and place != places[0]:
             sentence = f"rank {number} is here meanwhile"

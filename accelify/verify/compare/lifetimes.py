@@ -59,7 +59,9 @@ def _counted(kind: str, before: list[dict[str, Any]], after: list[dict[str, Any]
     verb = "is" if count == 1 else "are"
     site = _site(new) or _site(more[0][1])
     when = (
-        f"when line {site[1]} makes another optimizer" if new["at"] == "optimizer" and site else "at the end"
+        f"when line {lines.number(site)} makes another optimizer"
+        if new["at"] == "optimizer" and site
+        else "at the end"
     )
     sentence = f"{count} {noun} {verb} alive in place of {old[kind]} {when}"
     return Check("objects", kind, Verdict.DIFFERENT, sentence, site, lines.original(site))

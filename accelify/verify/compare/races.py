@@ -189,8 +189,8 @@ def _check(change: Access, access: Access, lines: LineMap, shown: Callable[[str]
     does = asks or f"{_DOES[access.kind]} {shown(access.path)}"
     it = "it" if access.path == change.path else shown(change.path)
     sentence = (
-        f"rank {access.rank} {does}{_line(access)} while rank {change.rank} may be {_MAY[change.kind]} {it}"
-        f"{_line(change)}: nothing orders the two"
+        f"rank {access.rank} {does}{_line(access, lines)} while rank {change.rank} may be {_MAY[change.kind]} {it}"
+        f"{_line(change, lines)}: nothing orders the two"
     )
     site = access.site or change.site
     original = lines.original(site)
@@ -199,8 +199,8 @@ def _check(change: Access, access: Access, lines: LineMap, shown: Callable[[str]
     return Check("effects", key, Verdict.DIFFERENT, sentence, site, original)
 
 
-def _line(access: Access) -> str:
-    return f" (line {access.site[1]})" if access.site else ""
+def _line(access: Access, lines: LineMap) -> str:
+    return f" (line {lines.number(access.site)})" if access.site else ""
 
 
 def _place(lines: LineMap, site: Site | None) -> str:

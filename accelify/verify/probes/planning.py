@@ -32,6 +32,7 @@ class Demand:
         sink: what the script does there.
         file: relative to the script's folder.
         line: from 1.
+        place: file and line as a user finds them.
         sentence: what was found instead of a proof.
         site: the statement, as observers name it.
         seen: whether there is a place for a probe.
@@ -42,6 +43,7 @@ class Demand:
     sink: str
     file: str
     line: int
+    place: str
     sentence: str
     site: Site
     seen: bool
@@ -96,7 +98,8 @@ class _Planner:
             if one.status is Status.LOOP and not one.found.endswith(STEPS):
                 self.result.shares.add(self._site(self._file(one.path), one.line))
             if one.status is Status.NAMED or (one.status is Status.ASSUMED and one.sink == "backward"):
-                self._add(one.demand, one.sink, one.path, one.line, one.column, one.message)
+                sentence = one.sentence(lambda path, line: self.lines.number((self._file(path), line)))
+                self._add(one.demand, one.sink, one.path, one.line, one.column, sentence)
         for reason in found.assumptions:
             name = reason.text.removesuffix(_ASSUMED)
             if name != reason.text:
@@ -121,7 +124,17 @@ class _Planner:
                 self._in_original(file, node, row)
         site = self._site(file, line)
         self.result.demands.append(
-            Demand(self._numbers[key], demand, sink, path, line, sentence, site, node is not None)
+            Demand(
+                self._numbers[key],
+                demand,
+                sink,
+                path,
+                line,
+                self.lines.named((file, line)),
+                sentence,
+                site,
+                node is not None,
+            )
         )
 
     def _site(self, file: str, line: int) -> Site:

@@ -65,8 +65,7 @@ class Settled:
     @property
     def sentence(self) -> str:
         """Place, the demand, and the values."""
-        place = f"{self.demand.file} line {self.demand.line}"
-        return f"{self.outcome}, {place}: {self.demand.sentence}" + (
+        return f"{self.outcome}, {self.demand.place}: {self.demand.sentence}" + (
             f": {self.values}" if self.values else ""
         )
 
@@ -185,7 +184,7 @@ class _Settler:
         robust = outcome is Outcome.VIOLATED and demand.demand in ("once", "path")
         if self.run.failure and not robust:
             # Each rank was ended somewhere: what it did not do it may have had to do yet.
-            return Settled(demand, Outcome.NOT_SETTLED, f"the run failed: {self.run.failure}")
+            return Settled(demand, Outcome.NOT_SETTLED, "the run failed")
         fails = outcome is Outcome.VIOLATED and demand.demand in _SEEN_BY_OTHERS
         return Settled(demand, outcome, values, fails and not seen)
 
