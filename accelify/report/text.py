@@ -21,6 +21,7 @@ _STATUS_STYLE = {
 _SEVERITY_STYLE = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _LINES_SHOWN = 8
 _SAME_LOSSES, _PARTED = "with the same losses", "ACC705"
+_CUT_BY_HAND = "ACC115"
 # What several processes do with the batches of a converted script.
 _ON_SEVERAL = {
     "per-process": (
@@ -63,8 +64,13 @@ def summary(
     for conversion in conversions:
         parts += _one_script(conversion, colour, placed, edited, noted, reasons, written)
     if batch_size and any(conversion.changed for conversion in conversions):
-        shared = any(map(_shares_a_loader, conversions))
-        several = _ON_SEVERAL[batch_size] if shared else _NOTHING_SHARED
+        applied = [finding for one in conversions for finding in one.applied]
+        by_hand = any(_CUT_BY_HAND in (finding.part, finding.code) for finding in applied)
+        if any(map(_shares_a_loader, conversions)):
+            several = _ON_SEVERAL[batch_size]
+            several += "; batches made by hand are split between them" if by_hand else ""
+        else:
+            several = _ON_SEVERAL["total"] if by_hand else _NOTHING_SHARED
         if any(finding.code == _PARTED for one in conversions for finding in one.left):
             several = several.replace(_SAME_LOSSES, f"with other losses than on one where {_PARTED} is left")
         parts.append(several)

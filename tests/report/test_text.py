@@ -107,23 +107,35 @@ def test_durations() -> None:
     assert [duration(minutes) for minutes in (0, 59, 60, 80)] == ["0 min", "59 min", "1 h", "1 h 20 min"]
 
 
-@pytest.mark.parametrize("drawn", [True, False])
-def test_what_several_processes_do_with_the_batches(drawn: bool) -> None:
-    """Where no loader is divided between them, they all take the same batches."""
-    batches = "[(torch.ones(8, 4), torch.ones(8, 1))]"
-    loader = (
-        batches if drawn else f"torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*{batches}[0]))"
-    )
+_PAIR = "torch.ones(8, 4), torch.ones(8, 1)"
+_LOADER = f"for x, y in torch.utils.data.DataLoader(torch.utils.data.TensorDataset({_PAIR})):"
+_BY_HAND = "for k in range(0, 8, 4):\n    x, y = X[k : k + 4], Y[k : k + 4]"
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        (_LOADER, "N times the batch"),
+        (f"for x, y in [({_PAIR})]:", "no loader is divided between them"),
+        (_BY_HAND, "the script's batches, split between them"),
+    ],
+)
+def test_what_several_processes_do_with_the_batches(batches: str, said: str) -> None:
+    """Where no loader is divided between them, they all take the same batches, but for those that are cut by hand."""
     script = (
         "import torch\n"
+        f"X, Y = {_PAIR}\n"
         "model = torch.nn.Linear(4, 1)\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-        f"for x, y in {loader}:\n"
+        f"{batches}\n"
         "    optimizer.zero_grad()\n"
         "    torch.nn.functional.mse_loss(model(x), y).backward()\n"
         "    optimizer.step()\n"
     )
     conversion = convert_source(Source.from_text(script, Path("train.py")))
-    text = summary([conversion], batch_size="per-process")
-    assert ("no loader is divided between them" in text) == drawn
-    assert ("N times the batch" in text) != drawn
+    (line,) = [
+        line
+        for line in summary([conversion], batch_size="per-process").splitlines()
+        if line.startswith("on N processes: ")
+    ]
+    assert said in line
