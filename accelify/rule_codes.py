@@ -155,9 +155,11 @@ _DO = re.compile(
     r"sum|take|use|wrap|write)\b(?! with it)|[;:,] accelerator\.|--\w"
 )
 _AGAIN = re.compile(r"; the same at .*$")
-# A cause that has one way out, whatever comes of it.
-_UNPREPARED = "which is not prepared"
-_PREPARE = "prepare it: `accelerator.prepare(...)`"
+# Causes that have one way out, whatever comes of them.
+_OF_CAUSES = {
+    "which is not prepared": "prepare it: `accelerator.prepare(...)`",
+    "as reduced by ": "reduce the sum and the number that it is divided by, each by itself",
+}
 
 
 def by_hand(code: str) -> str:
@@ -172,7 +174,8 @@ def says_what_to_do(message: str) -> bool:
 
 def with_way_out(finding: Finding) -> Finding:
     """A finding that is left to a person, with what to do about it at the end of its message."""
-    way = finding.mark or (_PREPARE if _UNPREPARED in finding.message else by_hand(finding.code))
+    of_cause = next((way for cause, way in _OF_CAUSES.items() if cause in finding.message), "")
+    way = finding.mark or of_cause or by_hand(finding.code)
     if finding.fixable or finding.severity == "info" or not way or says_what_to_do(finding.message):
         return finding
     again = _AGAIN.search(finding.message)

@@ -37,10 +37,22 @@ def test_a_message_that_has_one_stays(message: str) -> None:
     assert published(Finding("a.py", 1, 1, "ACC702", "", message, fixable=False)).message == message
 
 
-def test_what_is_not_prepared_is_to_be_prepared_whatever_comes_of_it() -> None:
-    message = "all processes train on the same samples: they go through all of `loader`, which is not prepared (line 9)"
-    said = published(Finding("a.py", 1, 1, "ACC705", "", message, fixable=False)).message
-    assert said == f"{message}; prepare it: `accelerator.prepare(...)`"
+@pytest.mark.parametrize(
+    ("cause", "way"),
+    [
+        (
+            "they go through all of `loader`, which is not prepared (line 9)",
+            "prepare it: `accelerator.prepare(...)`",
+        ),
+        (
+            "`total / len(data)`, as reduced by sum (line 9), from this rank's share of `loader`",
+            "reduce the sum and the number that it is divided by, each by itself",
+        ),
+    ],
+)
+def test_some_causes_have_one_way_out_whatever_comes_of_them(cause: str, way: str) -> None:
+    for code in ("ACC701", "ACC705"):
+        assert published(Finding("a.py", 1, 1, code, "", cause, fixable=False)).message == f"{cause}; {way}"
 
 
 @pytest.mark.parametrize("code", ["`a; let`", "a, b: the others then wait for ever"])
