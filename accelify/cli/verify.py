@@ -163,7 +163,7 @@ def verify(
         complain(str(error))
         raise typer.Exit(NOTHING_VERIFIED) from None
     if as_json:
-        print(json.dumps(plain(report.to_json()), indent=2, allow_nan=False))
+        print(json.dumps(plain(show.as_data(report)), indent=2, allow_nan=False))
     elif terminal.amount == terminal.QUIET and report.columns:
         for comparison in report.columns:
             print(f"{comparison.run.title}: {comparison.overall}")

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,18 @@ from accelify.report.verdicts import Verdicts, read_verdicts
 from accelify.source import SourceError, read_bytes
 
 _WIDTH, _HEIGHT = 720, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 26, 30
-# The original is a wide pale line, so that an identical curve over it still shows both.
-_STROKES = (("#9db7e8", 5.0), ("#c2410c", 1.6), ("#15803d", 1.6), ("#7c3aed", 1.6))
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 10, 30
+# What a run is compared with is a wide pale line, so that an identical curve over it still shows both.
+_PALE = ("#9db7e8", "#86d3a0", "#f2b8a0", "#cbb5f5")
+_THIN = ("#c2410c", "#15803d", "#7c3aed", "#0e7490", "#a16207")
+_ORIGINAL = "original"
 
 
 @dataclass(frozen=True)
 class Curves:
-    """The losses of `accelify verify`: `verdict` in a word or two, and per run (original first) its losses by step.
+    """The losses of `accelify verify`: `verdict` in a word or two, and per run its losses by step.
+
+    The original is first, and where a run is compared with the original in larger batches, that is ahead of it.
 
     `verdicts` is what was compared besides.
     """
@@ -48,12 +53,16 @@ def read_curves(file: Path) -> tuple[Path, Curves]:
 def curves_of(report: dict[str, Any]) -> Curves:
     """The curves and verdicts of a verification as plain data; KeyError or TypeError where it is no such data."""
     compared = [*report["runs"], *filter(None, [report["on_simulated_gpu"]])]
-    runs = [("original", report["original"]["losses"])] if report["original"] else []
-    runs += [(_named(run), run["losses"]) for run in compared]
+    original = report["original"]["losses"] if report["original"] else []
+    runs = [(_ORIGINAL, original)] if original else []
+    for run in compared:
+        if run["reference_losses"] not in ([], original):
+            runs.append((f"{_ORIGINAL}, {run['processes']} batches in one", run["reference_losses"]))
+        runs.append((_named(run), run["losses"]))
     verdicts = dict.fromkeys(f"{run['verdict']} ({_named(run)})" for run in compared)
     verdict = ", ".join(verdicts) or report["refused"] or report["unchanged"] or "nothing was run"
     named = tuple((name, tuple(map(_number, losses))) for name, losses in runs)
-    return Curves(verdict, named, read_verdicts(compared, report.get("demands", {}).get("settled", ())))
+    return Curves(verdict, named, read_verdicts(report))
 
 
 def _named(run: dict[str, Any]) -> str:
@@ -75,14 +84,16 @@ def curves_svg(curves: Curves) -> str:
     steps = max(len(losses) for _, losses in curves.runs)
     parts = [_grid(low, high, steps)]
     legend = []
-    for (name, losses), (stroke, width) in zip(curves.runs, _STROKES, strict=False):
+    pale, thin = cycle(_PALE), cycle(_THIN)
+    for name, losses in curves.runs:
+        stroke, width = (next(pale), 5.0) if name.startswith(_ORIGINAL) else (next(thin), 1.6)
         parts.append(_line(losses, low, high, steps, stroke, width))
-        legend.append(
-            f'<tspan fill="{stroke}">&#9632;</tspan><tspan dx="4">{escape(name)}</tspan><tspan dx="10"> </tspan>'
-        )
-    parts.append(f'<text x="{_LEFT}" y="15" class="axis">{"".join(legend)}</text>')
+        # Words that belong together stay on one line of a phone.
+        words = escape(name).replace(" ", "&nbsp;")
+        legend.append(f'<span style="color:{stroke}">&#9632;</span>&nbsp;{words}')
     return (
-        f'<p>verify: <b>{escape(curves.verdict)}</b></p><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'<p>verify: <b>{escape(curves.verdict)}</b></p><p class="dim">{" ".join(legend)}</p>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         f'aria-label="Loss curves: {escape(curves.verdict, quote=True)}" fill="none">'
         "<style>.axis{font:12px system-ui,sans-serif;fill:currentColor}</style>" + "".join(parts) + "</svg>"
     )

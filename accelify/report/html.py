@@ -27,29 +27,36 @@ _FOLD_FROM = 3  # fewer hidden lines than this are not worth a fold
 _SHARE_NOTE = "share of the work, by effort, that was done without a person"
 
 
-def html_report(conversions: Sequence[Conversion], *, curves: Mapping[str, Curves] | None = None) -> str:
+def html_report(
+    conversions: Sequence[Conversion],
+    *,
+    curves: Mapping[str, Curves] | None = None,
+    verified: str = "",
+) -> str:
     """The whole page for these conversions.
 
-    `curves` has, per script's path, the losses of `accelify verify` to draw. The page loads nothing from elsewhere.
+    `curves` has, per script's path, the losses of `accelify verify` to draw. `verified` is for a verification, which
+    writes no script, what it says of one in place of "converted". The page loads nothing from elsewhere.
     """
     hues = _hues(conversions)
+    title = "Verification report" if verified else "Conversion report"
     body = [
-        "<h1>Conversion report</h1>",
-        f'<p class="dim">{_scripts_line(conversions)} · accelify {escape(accelify.__version__)}</p>',
-        _tiles(conversions),
+        f"<h1>{title}</h1>",
+        f'<p class="dim">{_scripts_line(conversions, verified)} · accelify {escape(accelify.__version__)}</p>',
+        "" if verified else _tiles(conversions),
         _rules(conversions, hues),
         _left(conversions, hues),
         _infos(conversions, hues),
         "<h2>The scripts</h2>",
         *(
-            _file(number, conversion, hues, curves or {}, is_open=len(conversions) <= _OPEN_UP_TO)
+            _file(number, conversion, hues, curves or {}, verified, is_open=len(conversions) <= _OPEN_UP_TO)
             for number, conversion in enumerate(conversions)
         ),
     ]
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>accelify: conversion report</title>\n<style>{_part('page.css')}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>accelify: {title.lower()}</title>\n<style>{_part('page.css')}</style>\n</head>\n<body>\n<main>\n"
         + "\n".join(part for part in body if part)
         + f"\n</main>\n<script>{_part('page.js')}</script>\n</body>\n</html>\n"
     )
@@ -65,10 +72,16 @@ def _hues(conversions: Sequence[Conversion]) -> dict[str, int]:
     return {code: round(30 + 300 * ((0.6 + number * 0.618034) % 1)) for number, code in enumerate(codes)}
 
 
-def _scripts_line(conversions: Sequence[Conversion]) -> str:
+def _said(conversion: Conversion, verified: str) -> str:
+    status = str(conversion.status)
+    return verified if verified and status == "converted" else status
+
+
+def _scripts_line(conversions: Sequence[Conversion], verified: str) -> str:
     counts: dict[str, int] = {}
     for conversion in conversions:
-        counts[str(conversion.status)] = counts.get(str(conversion.status), 0) + 1
+        said = _said(conversion, verified)
+        counts[said] = counts.get(said, 0) + 1
     return ", ".join(f"{counted(number, 'script')} {escape(status)}" for status, number in counts.items())
 
 
@@ -157,13 +170,14 @@ def _file(
     conversion: Conversion,
     hues: Mapping[str, int],
     curves: Mapping[str, Curves],
+    verified: str,
     *,
     is_open: bool,
 ) -> str:
     path = conversion.source.path
     name = str(path) if path is not None else "<stdin>"
     status = escape(str(conversion.status))
-    facts = [f'<span class="status {status}">{status}</span>']
+    facts = [f'<span class="status {status}">{escape(_said(conversion, verified))}</span>']
     if conversion.changed:
         facts.append(counted(len(conversion.applied), "edit"))
     if conversion.left:

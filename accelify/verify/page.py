@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from accelify.report.curves import curves_of
 from accelify.report.html import html_report
 from accelify.verify.session import Report
+from accelify.verify.show import as_data
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion
@@ -16,7 +17,8 @@ def page(report: Report) -> str:
     """The whole page; it loads nothing from elsewhere."""
     conversions = [one.published() for one in report.converted.conversions] or _compared(report)
     script = str(conversions[0].source.path if conversions else report.script)
-    return html_report(conversions, curves={script: curves_of(report.to_json())})
+    made = "would be converted" if report.converted.conversions else "compared"
+    return html_report(conversions, curves={script: curves_of(as_data(report))}, verified=made)
 
 
 def _compared(report: Report) -> list[Conversion]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from accelify.verify.compare.losses import Comparison, coarsest
 from accelify.verify.compare.verdict import ASPECTS, WRONG, Check, Verdict
@@ -38,6 +38,7 @@ TITLES = {
     "objects": "living objects",
     "exit": "exit",
 }
+_OVERALL = "verdict"
 _COLUMNS = 3
 """Runs beside each other in one table: what 80 columns hold."""
 _SHOWN = 12
@@ -57,11 +58,7 @@ def print_report(report: Report, console: Console) -> None:
         return
     for start in range(0, len(report.columns), _COLUMNS):
         _print_table(report.columns[start : start + _COLUMNS], console)
-    for line in notes(report):
-        _say(console, line)
-    for line in explanations(report):
-        _say(console, line)
-    for line in demands(report):
+    for line in _sentences_of(report):
         _say(console, line)
     left = report.converted.remaining
     if left:
@@ -80,18 +77,39 @@ def _print_table(comparisons: list[Comparison], console: Console) -> None:
     table.add_column("", no_wrap=True)
     for comparison in comparisons:
         table.add_column(comparison.run.title, no_wrap=True)
+    for title, verdicts in rows(comparisons):
+        words = (Text(str(verdict), style=COLOURS[verdict]) for verdict in verdicts)
+        table.add_row(Text(title, style="bold" if title == _OVERALL else ""), *words)
+    console.print(table)
+
+
+def rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, list[Verdict]]]:
+    """What was compared, with a verdict for each run, and at the end all of it together."""
     aspects = [comparison.aspects() for comparison in comparisons]
     for aspect in ASPECTS:
         if any(aspect in found for found in aspects):
-            verdicts = [found.get(aspect, Verdict.NOT_REACHED) for found in aspects]
-            table.add_row(
-                TITLES[aspect], *(Text(str(verdict), style=COLOURS[verdict]) for verdict in verdicts)
-            )
-    overall = [comparison.overall for comparison in comparisons]
-    table.add_row(
-        Text("verdict", style="bold"), *(Text(str(verdict), style=COLOURS[verdict]) for verdict in overall)
-    )
-    console.print(table)
+            yield TITLES[aspect], [found.get(aspect, Verdict.NOT_REACHED) for found in aspects]
+    yield _OVERALL, [comparison.overall for comparison in comparisons]
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    """The report as plain data, with the table and the sentences that `print_report` prints."""
+    found = [] if report.original is None else report.columns
+    return {
+        **report.to_json(),
+        "columns": [comparison.run.title for comparison in found],
+        "table": [
+            {"compared": title, "verdicts": [str(verdict) for verdict in verdicts]}
+            for title, verdicts in (rows(found) if found else ())
+        ],
+        "sentences": list(_sentences_of(report)) if found else [],
+    }
+
+
+def _sentences_of(report: Report) -> Iterator[str]:
+    yield from notes(report)
+    yield from explanations(report)
+    yield from demands(report)
 
 
 def notes(report: Report) -> Iterator[str]:

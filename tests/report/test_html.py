@@ -113,19 +113,22 @@ def test_loss_curves_are_drawn(converted: MadeConversion) -> None:
     assert "nan" not in curves_svg(curves)
 
 
+def test_a_verification_converts_nothing(converted: MadeConversion) -> None:
+    text = parsed(html_report([converted], verified="would be converted")).text
+    assert "Verification report" in text
+    assert "1 script would be converted" in text
+    assert "files converted" not in text
+
+
 def test_curves_without_a_finite_loss() -> None:
     assert "<svg" not in curves_svg(Curves("different", (("original", (float("inf"),)),)))
 
 
 def test_curves_are_read_from_what_verify_prints(tmp_path: Path) -> None:
     file = tmp_path / "verified.json"
-    check = {
-        "aspect": "printed", "key": "train.py:7", "verdict": "different", "sentence": "printed <twice>",
-        "line": {"file": "train.py", "line": 9}, "original": {"file": "train.py", "line": 7},
-    }  # fmt: skip
     run = {
         "run": "converted", "processes": 2, "on": "2 processes", "verdict": "equal to rounding", "losses": [2.0, None],
-        "aspects": {"losses": "equal to rounding", "printed": "different"}, "checks": [check],
+        "reference_losses": [2.0],
     }  # fmt: skip
     report = {
         "script": "train.py",
@@ -134,16 +137,21 @@ def test_curves_are_read_from_what_verify_prints(tmp_path: Path) -> None:
         "original": {"losses": [2.0, 1.0]},
         "runs": [run],
         "on_simulated_gpu": None,
+        "columns": ["2 processes"],
+        "table": [{"compared": "printed figures", "verdicts": ["different"]}],
+        "sentences": ["2 processes: printed figures different, train.py line 7: printed <twice>"],
     }
     file.write_text(json.dumps(report))
     script, curves = read_curves(file)
     assert script == Path("train.py")
     assert curves.verdict == "equal to rounding (converted, 2 processes)"
-    assert [name for name, _ in curves.runs] == ["original", "converted, 2 processes"]
-    assert math.isnan(curves.runs[1][1][1])
+    names = [name for name, _ in curves.runs]
+    assert names == ["original", "original, 2 batches in one", "converted, 2 processes"]
+    assert math.isnan(curves.runs[2][1][1])
+    assert curves_svg(curves).count('<path d="M56.0') == len(names)
     table = verdict_table(curves.verdicts)
-    assert "<td>printed</td>" in table
-    assert "printed, line 9: printed &lt;twice&gt;" in table
+    assert "<td>printed figures</td>" in table
+    assert "<li>2 processes: printed figures different, train.py line 7: printed &lt;twice&gt;</li>" in table
     assert verdict_table(Verdicts()) == ""
     file.write_text("[]")
     with pytest.raises(SourceError, match="is not what `accelify verify --json` prints"):

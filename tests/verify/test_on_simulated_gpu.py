@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from accelify.report.verdicts import read_verdicts
 from accelify.verify.compare.verdict import Check, Verdict
 from accelify.verify.session import Report
-from accelify.verify.show import explanations
+from accelify.verify.show import as_data, explanations
 
 pytestmark = pytest.mark.distributed
 
@@ -106,11 +105,10 @@ def test_a_device_as_text(verify_pair: Callable[..., Report]) -> None:
     assert check.line is not None
     assert check.line[1] == 18
     assert "KeyError: 'cuda:0'" in check.sentence
-    plain = report.to_json()
+    plain = as_data(report)
     assert plain["exit_code"] == 1
     assert plain["on_simulated_gpu"]["verdict"] == "failed"
-    verdicts = read_verdicts([*plain["runs"], plain["on_simulated_gpu"]])
-    assert verdicts.runs == ("1 process", "1 simulated GPU")
+    assert plain["columns"] == ["1 process", "1 simulated GPU"]
 
 
 def test_tensors_are_moved_and_cast_in_one_call(verify_pair: Callable[..., Report]) -> None:

@@ -129,6 +129,7 @@ class Comparison:
             "nothing_shared_out": self.run.repeated,
             "without_chance": self.quiet.to_json() if self.quiet else None,
             "losses": self.run.losses,
+            "reference_losses": self.reference.losses if self.reference is not None else [],
             "learning_rates": [list(rates) for rates in self.run.rates],
             "seconds": round(self.run.seconds, 3),
         }
