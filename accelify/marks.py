@@ -16,6 +16,8 @@ from accelify.source import Source, split_lines
 
 _MARK = re.compile(r"#\s*TODO\(accelify (ACC\d{3})\):\s*(.*)")
 _LONGEST = 200
+# Where a clause ends, outside of code.
+_END = re.compile(r"(?P<code>`[^`]*`)|[:;,] |$")
 # What a message says of lines, which move: ` (line 12)`, ` (called at helpers.py:12)`, `; the same at ...`.
 _LINES = re.compile(r" \((?:line |called at )?(?:[\w./\\-]+:)?\d+\)|; the same at .*|, and \d+ more")
 
@@ -75,8 +77,15 @@ def _cut(message: str) -> str:
         return message
     found, _, way = message.rpartition("; ")
     if not found or 2 * len(way) > _LONGEST:
-        return f"{message[:_LONGEST].rsplit(' ', 1)[0]} ..."
-    return f"{found[: _LONGEST - len(way)].rsplit(' ', 1)[0]} ...; {way}"
+        return _clauses(message, _LONGEST)
+    return f"{_clauses(found, _LONGEST - len(way) - 2)}; {way}"
+
+
+def _clauses(message: str, longest: int) -> str:
+    """As many of a sentence's clauses as are no longer than this: what follows them are reasons."""
+    ends = [found.start() for found in _END.finditer(message) if found["code"] is None]
+    end = max((end for end in ends if end <= longest), default=0)
+    return message[:end] or f"{message[:longest].rsplit(' ', 1)[0]} ..."
 
 
 def _code(lines: Iterable[str]) -> Iterator[str]:

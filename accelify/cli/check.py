@@ -13,9 +13,12 @@ from accelify.configuration import CONFIG
 
 def check(
     paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH...", help="Scripts or folders; - reads a script from standard input."),
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH...]",
+            help="Scripts or folders; without any, the current folder. - reads a script from standard input.",
+        ),
+    ] = None,
     output_format: Annotated[
         OutputFormat, typer.Option(help="How findings are printed.")
     ] = OutputFormat.TEXT,
@@ -91,4 +94,4 @@ def check(
     A comment `# accelify: ignore[ACC702]` in the script and [tool.accelify] in pyproject.toml leave findings out.
     """
     given = {name: value for name, value in locals().items() if value is not None}
-    run_check(given.pop("paths"), Options(**given))
+    run_check(given.pop("paths", None) or [Path()], Options(**given))

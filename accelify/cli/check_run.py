@@ -129,7 +129,7 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         done.path: done
         for done in followed(check_all(scripts, asked, imports, store), len(scripts), "checking")
     }
-    changed = 0
+    changed = accepted = 0
     parts = _parts(scripts, came)
     # For a project that was written for one device one message a script says what to do.
     counted = options.output_format is OutputFormat.TEXT and terminal.amount != terminal.VERBOSE
@@ -176,7 +176,9 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             silenced, findings = add_ignores(findings)
             print(f"{silenced} {'finding' if silenced == 1 else 'findings'} silenced.", file=sys.stderr)
         if options.baseline is not None:
+            present = len(findings)
             findings = _against(options.baseline, options.update_baseline, findings, lines)
+            accepted = present - len(findings)
         to_terminal = options.output_file is None
         listed = {finding for one in plain.values() for finding, _ in one.findings if not options.statistics}
         shown = [finding for finding in findings if finding not in listed]
@@ -194,7 +196,8 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
     if not findings and _is_for_people(options):
         number = sum(not came[path].problem for path in scripts)
         if number:
-            print(f"No findings in {number} {'script' if number == 1 else 'scripts'}.")
+            beside = f" beside the {accepted} that {options.baseline} accepts" if accepted else ""
+            print(f"No findings in {number} {'script' if number == 1 else 'scripts'}{beside}.")
         elif not scripts:
             print("No training scripts found.")
             way = "" if options.force_exclude else " (name a file to look at it)"

@@ -248,7 +248,7 @@ def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | No
     if len(paths := inputs.scripts) == 1 and paths[0] in inputs.named and not is_folder:
         if len(sources) > 1:
             raise SourceError(
-                f"{paths[0]} is converted together with {sources[1]}: name a folder with --output.",
+                f"{paths[0]} is converted together with {sources[1]}: name a folder with --output, as in converted/.",
                 sources[1],
             )
         return dict.fromkeys(sources, Path(output))

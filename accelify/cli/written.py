@@ -29,15 +29,16 @@ class Written:
 
     Args:
         conversions: all that are reported.
-        targets: where their files were written; those that are missing were not.
+        targets: where their files go; those that are missing, and scripts that were left alone, go nowhere.
     """
 
     def __init__(self, conversions: Sequence[Conversion], targets: Mapping[Path, Path]) -> None:
-        self._targets = targets
+        alone = {one.source.path for one in conversions if one.status in ("refused", "failed")}
+        self._targets = {path: target for path, target in targets.items() if path not in alone}
         self._lines: dict[str, Origins] = {}
         for conversion in conversions:
             path = conversion.source.path
-            if path is not None and path in targets and path.suffix != ".ipynb":
+            if path is not None and path in self._targets and path.suffix != ".ipynb":
                 # Asked the other way round: of a line of the original, where it is in what was written.
                 self._lines[str(path)] = Origins(conversion.new_text, conversion.source.text)
 

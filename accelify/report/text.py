@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,12 +90,15 @@ def findings_list(findings: Sequence[Finding], *, colour: bool = False, total: b
 
 def findings_total(findings: Sequence[Finding], colour: bool) -> str:
     """The last line of a list of findings: how many there are, and how many of them `convert` or `--fix` fixes."""
-    fixable = sum(finding.fixable for finding in findings)
-    total = f"{counted(len(findings), 'finding')}"
-    if fixable:
-        total += f", {fixable} of them marked [*]: `accelify convert` fixes those"
-    if safe := sum(finding.fix == "safe" for finding in findings):
-        total += f", {safe} of them marked [*]: `--fix` fixes those"
+    by = {
+        "`accelify convert`": sum(finding.fixable for finding in findings),
+        "`--fix`": sum(finding.fix == "safe" for finding in findings),
+    }
+    ways = [f"{way} fixes {number}" for way, number in by.items() if number]
+    if len(ways) == 1:
+        ways = [f"{ways[0].rpartition(' ')[0]} those"]
+    total = counted(len(findings), "finding")
+    total += f", {sum(by.values())} of them marked [*]: {', '.join(ways)}" if ways else ""
     return styled(total + ".", "bold", colour)
 
 
@@ -155,7 +159,7 @@ def _one_script(
     lines = [head]
     if conversion.changed:
         edits = [edited(conversion, finding) for finding in conversion.applied]
-        lines += [f"  {finding_line(one, colour, effort=True)}" for one in edits if reasons]
+        lines += [f"  {finding_line(_as_edit(one), colour, effort=True)}" for one in edits if reasons]
         lines += [] if reasons else _deeds(edits, colour)
     if conversion.left:
         lines.append(f"  left for a person{_about(conversion.left)}:")
@@ -178,6 +182,11 @@ def _shares_a_loader(conversion: Conversion) -> bool:
         finding.message.startswith("the loader ") or any(": loader, " in one for one in finding.evidence)
         for finding in prepared
     )
+
+
+def _as_edit(finding: Finding) -> Finding:
+    """What an edit has fixed, as what was done and why: nobody has to spend time on it any more."""
+    return replace(finding, message=f"{finding.done or finding.name}: {finding.message}", effort=0)
 
 
 def _said(status: str, written: bool) -> str:

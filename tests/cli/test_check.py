@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from accelify import selection
+from accelify.cli import check_run
 from accelify.configuration import nearest_section
 from tests.cli.conftest import PLAIN, Run
 
@@ -139,6 +140,24 @@ def test_a_baseline_shows_what_came_later(run: Run, plain: Path, tmp_path: Path)
     accepted.write_text("[]")
     assert run("check", plain, "--baseline", accepted).code == 2
     assert run("check", plain, "--update-baseline").code == 2
+
+
+def test_what_a_baseline_accepts_is_counted(
+    run: Run, plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_run, "_is_for_people", lambda options: True)
+    accepted = tmp_path / "accepted.json"
+    run("check", plain, "--baseline", accepted, "--update-baseline")
+    number = len(json.loads(accepted.read_text())["findings"])
+    said = run("check", plain, "--baseline", accepted).out
+    assert said == f"No findings in 1 script beside the {number} that {accepted} accepts.\n"
+
+
+def test_without_a_path_it_is_the_current_folder(
+    run: Run, plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(plain.parent)
+    assert run("check", "--show-files").out == f"{plain.name}\n"
 
 
 def test_excluded_files_and_those_that_git_ignores(run: Run, tmp_path: Path) -> None:

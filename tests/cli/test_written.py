@@ -18,6 +18,16 @@ LEFT = PLAIN.replace("for x, y in loader:", "worst = None\n    for x, y in loade
     "        worst = loss.item() if worst is None else max(worst, loss.item() ** 2)\n    print(epoch, worst)\n",
 )
 
+REFUSED = """\
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+"""
+
 
 def places(text: str) -> list[tuple[str, int, str]]:
     found = re.findall(r"^ +(\S+\.py):(\d+):\d+: ACC701 (.*)", text, re.MULTILINE)
@@ -57,6 +67,23 @@ def test_what_was_done_is_said_with_the_lines_where_it_was_done(run: Run, tmp_pa
     (prepared,) = done["prepared the model, the optimizer and the loader"]
     assert ".prepare(" in prepared
     assert all("print(" in line for line in done["left printing to the main process"])
+
+
+def test_edits_with_their_reasons_are_no_work_that_is_left(run: Run, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PLAIN)
+    said = run("convert", "-v", str(script)).out
+    assert re.search(r":\d+: ACC102 made an Accelerator: ", said)
+    assert " min)" not in said
+
+
+def test_a_script_that_is_refused_is_named_as_it_is(run: Run, tmp_path: Path) -> None:
+    script, target = tmp_path / "train.py", tmp_path / "new.py"
+    script.write_text(REFUSED)
+    said = run("convert", str(script), "-o", str(target)).out
+    assert not target.exists()
+    assert f"    {script}:3:" in said
+    assert "new.py" not in said
 
 
 def test_all_lines_that_a_note_names_are_those_of_the_written_files(tmp_path: Path) -> None:

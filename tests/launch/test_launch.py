@@ -210,6 +210,8 @@ def test_a_failed_job_starts_again(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     tried = sorted(re.findall(r"TRIED \d \d\.\d", done.stdout))
     assert tried == ["TRIED 0 2.0", "TRIED 0 2.0", "TRIED 1 2.0", "TRIED 1 2.0"]
+    assert done.stderr.count("ValueError: the first time") == 1
+    assert "rank 1 failed first: starting again (1 of 1)." in done.stderr
 
 
 LEAVE = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,10 @@ def test_findings_as_compilers_print_them() -> None:
         "train.py:1:1: ACC001 [*] one\n"
         "train.py:2:1: ACC120 two\n"
         "2 findings, 1 of them marked [*]: `accelify convert` fixes those.\n"
+    )
+    safe = replace(finding(3, "ACC702", message="three", fixable=False), fix="safe")
+    assert findings_list([*findings, safe]).endswith(
+        "3 findings, 2 of them marked [*]: `accelify convert` fixes 1, `--fix` fixes 1.\n"
     )
     assert findings_list([]) == ""
 

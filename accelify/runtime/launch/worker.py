@@ -17,6 +17,7 @@ def main() -> None:
     die_with_the_launcher()
     ignore_warnings_of_the_queue()
     note_process()
+    name_restart()
     arguments = sys.argv[1:]
     as_module = arguments[:1] == ["-m"]
     sys.argv = arguments[1:] if as_module else arguments
@@ -188,7 +189,29 @@ def note_failure(error: BaseException) -> bool:
             json.dump(record, file)
     except OSError:
         return False
-    return os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") == "0"
+    return True
+
+
+def name_restart() -> None:
+    """Where the launcher starts the job again, say what failed before; one process of a machine does."""
+    folder, attempt = (
+        os.environ.get("ACCELIFY_ERROR_DIR"),
+        int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+    )
+    if not folder or not attempt or os.environ.get("LOCAL_RANK", "0") != "0":
+        return
+    import glob
+    import json
+
+    notes = []
+    for path in glob.glob(os.path.join(glob.escape(folder), f"rank*-{attempt - 1}.json")):
+        with open(path, encoding="utf-8") as file:
+            notes.append(json.load(file))
+    first = min(notes, key=lambda note: note["time"], default=None)
+    failed = f"rank {first['rank']} failed first" if first else "the job failed"
+    most = os.environ.get("TORCHELASTIC_MAX_RESTARTS", attempt)
+    text = f"{first['traceback'] if first else ''}accelify launch: {failed}: starting again ({attempt} of {most})."
+    print(text, file=sys.stderr, flush=True)
 
 
 def die_with_the_launcher() -> None:
