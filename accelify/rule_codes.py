@@ -126,7 +126,7 @@ _BY_HAND = """\
 702 leave it to the main process
 703 send the others the main process's
 704 let all processes come there
-705 write the loss as a mean over the rows of the batch, or take each process's batch for the whole
+705 write the loss as a mean over the rows of the batch, or accept that each process's batch counts as a whole one
 706 go by the batches of all processes: N times those of one
 707 take the wrapper off first
 708 free it at the end of each round

@@ -64,7 +64,7 @@ def test_a_file_of_rows(tmp_path: Path) -> None:
         (
             '[tool.accelify.models]\n"lab.f" = "none efect=x"\n',
             None,
-            "lab.f: 'efect=x' is no key=value: the keys are",
+            "lab.f: there is no key 'efect': did you mean effect=? The keys are",
         ),
         ('[tool.accelify.models]\n"class lab.A" = "B-C"\n', None, "write class a.b(c.d)"),
         ("[tool.accelify.models]\nlab = 3\n", None, "models of [tool.accelify] is a table of rows"),

@@ -93,7 +93,10 @@ def _to_know(settings: Settings, script: str) -> str:
     if settings["distributed_type"] == "FSDP":
         return f"FSDP has nothing to divide: {script} runs in one process. --num_processes N starts more."
     if settings.source("num_processes") == NO_DEVICE:
-        return f"no GPU is visible here: {script} runs on the CPU, in one process. -n N starts more, --cpu asks for it."
+        return (
+            f"no GPU is visible here: {script} runs on the CPU, in one process. -n N starts more processes, and with "
+            "--cpu this note is left out."
+        )
     return ""
 
 

@@ -33,6 +33,7 @@ def show_models(name: str | None, json: bool) -> None:
 def _check(rows: dict[str, str]) -> None:
     from accelify.knowledge.checking import problems, shipped
     from accelify.knowledge.rows import read_table
+    from accelify.report.style import counted
 
     wrong: list[str] = []
     tables = count = 0
@@ -44,7 +45,7 @@ def _check(rows: dict[str, str]) -> None:
         complain(sentence)
     if wrong:
         raise typer.Exit(1)
-    print(f"{len(rows)} rows of [tool.accelify.models] and {count} in {tables} tables make sense.")
+    print(f"{counted(len(rows), 'row')} of [tool.accelify.models] and {count} in {tables} tables make sense.")
 
 
 def _show(knowledge: Knowledge, name: str, json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 TRANSFERS = {
@@ -146,7 +147,10 @@ def parse_row(name: str, text: str, table: str = "") -> Row:
     for word in words[1:]:
         key, _, value = word.partition("=")
         if key not in KEYS or not value:
-            raise wrong(f"{word!r} is no key=value: the keys are {', '.join(KEYS)}.")
+            meant = get_close_matches(key, KEYS, 1)
+            hint = f"did you mean {meant[0]}=? " if meant and meant[0] != key else ""
+            what = f"there is no key {key!r}" if value else f"{word!r} is no key=value"
+            raise wrong(f"{what}: {hint}The keys are {', '.join(KEYS)}.")
         if key in values:
             raise wrong(f"{key}= stands twice: write several arguments as {key}=0/a,1/b.")
         values[key] = _READERS[key](value, wrong)

@@ -24,7 +24,7 @@ def test_all_rows_are_checked(run: Run, folder: Path) -> None:
     outcome = run("rule", "--models")
     assert outcome.code == 0
     assert re.fullmatch(
-        r"1 rows of \[tool\.accelify\.models\] and \d{4} in \d+ tables make sense\.\n", outcome.out
+        r"1 row of \[tool\.accelify\.models\] and \d{4} in \d+ tables make sense\.\n", outcome.out
     )
 
 

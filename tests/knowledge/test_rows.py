@@ -174,7 +174,11 @@ def test_users_rows_stand_before_the_shipped_ones() -> None:
     [
         ("lab.f", "", "lab.f: no transfer: write one of same, pure"),
         ("lab.f", "row", "'row' is no transfer: write one of same, pure"),
-        ("lab.f", "rows axes=0", "'axes=0' is no key=value: the keys are kind, effect, when, unless"),
+        (
+            "lab.f",
+            "rows axes=0",
+            "there is no key 'axes': did you mean axis=? The keys are kind, effect, when, unless",
+        ),
         ("lab.f", "rows axis", "'axis' is no key=value"),
         ("lab.f", "rows axis=", "'axis=' is no key=value"),
         ("lab.f", "rows axis=*", "axis= is one argument, as in axis=0/dim"),

@@ -214,6 +214,20 @@ def test_a_failed_job_starts_again(tmp_path: Path) -> None:
     assert "rank 1 failed first: starting again (1 of 1)." in done.stderr
 
 
+JOINS = """\
+import torch.distributed as dist
+dist.init_process_group("gloo")
+print("JOINED", dist.get_rank(), dist.get_world_size())
+"""
+
+
+@pytest.mark.distributed
+def test_one_process_of_a_script_that_joins_its_group_has_a_rank(tmp_path: Path) -> None:
+    done = launch("--cpu", write(tmp_path, JOINS), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "JOINED 0 1" in done.stdout
+
+
 LEAVE = (
     SAY
     + """\

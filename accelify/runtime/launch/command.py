@@ -35,7 +35,7 @@ from accelify.runtime.launch.machines import (
 from accelify.runtime.launch.port import refusal
 from accelify.runtime.launch.settings import LaunchError, Settings, count_devices
 from accelify.runtime.launch.starting import Starting
-from accelify.runtime.launch.target import check_target, works_alone
+from accelify.runtime.launch.target import check_target, joins_by_itself, works_alone
 
 # For this many seconds a machine that was cut off looks for the others, as long as their rendezvous waits for it.
 _COME_BACK = 600.0
@@ -111,7 +111,8 @@ def _plan(settings: Settings, script: str, arguments: list[str], module: bool) -
     if settings.deepspeed_launcher:
         as_module = ["--module"] if module else []
         return Plan(environment, (*_deepspeed(settings, local), *as_module, script, *arguments), local)
-    if local == 1 and machines == 1 and not settings["max_restarts"]:
+    plain = local == 1 and machines == 1 and not settings["max_restarts"]
+    if plain and not joins_by_itself(script, module):
         return Plan(environment, (sys.executable, *target), 1)
     if "PYTHONHASHSEED" not in os.environ:
         # A vocabulary that is numbered in the order of a set has to be the same for all processes.

@@ -79,6 +79,21 @@ def _package_of(path: Path) -> str:
     return ".".join(parts) if len(parts) > 1 else f"{folder.name}.{path.stem}"
 
 
+def joins_by_itself(script: str, module: bool) -> bool:
+    """Whether a script calls `init_process_group`, which wants its rank from the environment on one process, too.
+
+    Args:
+        script, module: as for `check_target`.
+    """
+    with _folder_on_path():
+        path = _module_file(script) if module else Path(script)
+    try:
+        text = path.read_text(encoding="utf-8") if path is not None else ""
+    except (OSError, ValueError):
+        return False
+    return "init_process_group" in text and re.search(r"accelify|accelerate", text) is None
+
+
 def works_alone(script: str, module: bool) -> bool:
     """Whether each of several processes would do the whole of a script's training by itself.
 
