@@ -42,7 +42,8 @@ class Accelerator(TrainingStep, Saving, Tracking):
 
     Args:
         device_placement: models and batches are moved to the device.
-        split_batches: the script's batch size is that of all processes together; False: of each.
+        split_batches: the script's batch size is that of all processes together; False: of each; None: as
+            `dataloader_config` has it, which is of each where it says nothing.
         mixed_precision: "no", "fp16" or "bf16".
         gradient_accumulation_steps: batches per optimizer step.
         cpu: run on the CPU even where there is an accelerator.
@@ -57,6 +58,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
         parallelism_config, torch_tp_plugin: a ParallelismConfig, divides layers between ranks, or makes replicas of a
             sharded model.
         xla_plugin: run on XLA devices (TPUs), with these options.
+        flags: none is known; of Accelerate's old ones, such as `fp16=True`, the error names the argument of today.
 
     Raises:
         ValueError: for an argument with a value that is not possible, or two that exclude each other.

@@ -2,6 +2,9 @@
 
 torch.save(model.state_dict(), path)    ->  accelerator.wait_for_everyone()
                                             accelerator.save(accelerator.unwrap_model(model).state_dict(), path)
+
+The wait is so that no process still reads an older file of that name when it is replaced. There is none where not every
+process is known to come to the save, as they would wait for ever.
 """
 
 from __future__ import annotations
