@@ -29,5 +29,6 @@ def test_a_comment_that_is_cut_says_what_to_do(way: str) -> None:
     conversion.remaining.append(left)
     mark([conversion])
     (line,) = [line for line in conversion.new_text.splitlines() if "TODO(accelify" in line]
-    assert line.endswith(f" ...; {way}")
+    # It ends with a clause, not inside of one.
+    assert line.endswith(f", from this rank's batch of `loader`; {way}")
     assert len(line.strip()) < 240

@@ -305,7 +305,8 @@ def _text(
         return findings_list(findings, colour=colour, total=total)
     from accelify.report.marked import findings_marked
 
-    return findings_marked(findings, lines.of, colour=colour, total=total)
+    width = terminal.width(sys.stdout) if to_terminal else 0
+    return findings_marked(findings, lines.of, colour=colour, total=total, width=width)
 
 
 def _write(text: str, file: Path | None) -> None:

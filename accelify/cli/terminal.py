@@ -92,8 +92,10 @@ def waiting(what: str) -> Iterator[None]:
 
 def _progress_bar() -> Progress:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    bar = Progress(console=Console(stderr=True), transient=True)
+    # Scripts take so unlike that no time that is left can be said.
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
     bar.start()
     return bar

@@ -17,6 +17,7 @@ def findings_marked(
     *,
     colour: bool = False,
     total: bool = True,
+    width: int = 0,
 ) -> str:
     """Each finding with its line of code and a mark below, and a last line with the counts; empty for no finding.
 
@@ -25,14 +26,18 @@ def findings_marked(
         line_of: gives the line of code that a finding begins in; empty where there is none.
         colour: for a terminal.
         total: whether the counts follow.
+        width: of the terminal, which no line of code and no mark is to be longer than; 0: of none.
     """
     if not findings:
         return ""
-    parts = [finding_line(finding, colour) + _mark(finding, line_of(finding), colour) for finding in findings]
+    parts = [
+        finding_line(finding, colour) + _mark(finding, line_of(finding), colour, width)
+        for finding in findings
+    ]
     return "\n".join([*parts, *([findings_total(findings, colour)] if total else [])]) + "\n"
 
 
-def _mark(finding: Finding, line: str, colour: bool) -> str:
+def _mark(finding: Finding, line: str, colour: bool, terminal: int) -> str:
     code = line.rstrip().replace("\t", " ")
     if not code.strip():
         return ""
@@ -40,11 +45,13 @@ def _mark(finding: Finding, line: str, colour: bool) -> str:
     start = max(min(finding.column, len(code)) - 1, indented)
     ends_here = finding.end_line in (0, finding.line) and finding.end_column > finding.column
     width = (finding.end_column if ends_here else finding.column + 1) - finding.column
-    # A long line is shown from where it is marked.
-    cut = max(start - _LONGEST // 2, 0) if len(code) > _LONGEST else 0
-    shown = code[cut : cut + _LONGEST]
-    width = max(min(width, len(shown) - (start - cut)), 1)
     number = str(finding.line)
+    # What stands ahead of the code: two spaces, the line's number and a bar.
+    longest = min(_LONGEST, max(terminal - len(number) - 5, 20)) if terminal else _LONGEST
+    # A long line is shown from where it is marked.
+    cut = max(start - longest // 2, 0) if len(code) > longest else 0
+    shown = code[cut : cut + longest]
+    width = max(min(width, len(shown) - (start - cut)), 1)
     bar = styled("|", "dim", colour)
     below = styled("^" * width, "red", colour)
     return f"\n  {number} {bar} {shown}\n  {' ' * len(number)} {bar} {' ' * (start - cut)}{below}"

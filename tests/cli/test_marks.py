@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from accelify.marks import _cut
 from tests.cli.conftest import Run
 from tests.cli.test_written import LEFT
 
@@ -47,16 +46,6 @@ def test_comments_change_nothing_of_the_program(run: Run, tmp_path: Path) -> Non
     # A second conversion leaves the first one's comments as they are.
     run("convert", str(script))
     assert script.read_text() == marked
-
-
-def test_a_comment_ends_with_a_clause() -> None:
-    reasons = ", ".join(f"reason {number} that is long enough" for number in range(20))
-    short = _cut(f"it is wrong: {reasons}; change it")
-    assert len(short) <= 200
-    assert short.startswith("it is wrong: reason 0 ")
-    assert short.endswith(" enough; change it")
-    code = "`f(a, b: c)`"
-    assert _cut(f"{code} is {'very ' * 60}wrong; change it").startswith(code)
 
 
 def test_a_comment_is_silenced_like_any_finding(run: Run, tmp_path: Path) -> None:

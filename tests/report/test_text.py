@@ -10,6 +10,7 @@ import pytest
 
 from accelify.convert import convert_source
 from accelify.findings import Safety
+from accelify.report.marked import findings_marked
 from accelify.report.style import duration
 from accelify.report.text import findings_list, left_over, summary
 from accelify.rules import parts
@@ -144,3 +145,13 @@ def test_what_several_processes_do_with_the_batches(batches: str, said: str) -> 
         if line.startswith("on N processes: ")
     ]
     assert said in line
+
+
+@pytest.mark.parametrize("width", [0, 40, 80])
+def test_a_line_of_code_and_its_mark_fit_the_terminal(width: int) -> None:
+    one = replace(finding(3, "ACC702", message="three"), column=90, end_column=130)
+    code = "x = [" + "1, " * 60 + "]"
+    _, shown, mark, _ = findings_marked([one], lambda _: code, width=width).splitlines()
+    assert max(len(shown), len(mark)) <= (width or 110)
+    assert set(mark[mark.index("^") :]) == {"^"}
+    assert shown[mark.index("^") :].startswith(code[89:94])
