@@ -23,7 +23,7 @@ from mutations import MUTATIONS, Mutation
 
 from accelify.source import SourceError
 from accelify.verify import session
-from accelify.verify.compare.verdict import Check, Site, Verdict
+from accelify.verify.compare.verdict import WRONG, Check, Site
 from accelify.verify.converted import Converted
 from accelify.verify.lines import LineMap
 from accelify.verify.nursery import Nursery
@@ -31,7 +31,6 @@ from accelify.verify.session import Report, VerifyError
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 LIMIT = 38
-BAD = (Verdict.DIFFERENT, Verdict.FAILED)
 
 
 class SharedNursery(Nursery):
@@ -138,10 +137,10 @@ def outcome(pair: Pair, lines: set[Site], nursery: Nursery) -> Outcome:
     originals = {site for line in lines if (site := mapped.original(line)) is not None}
     answer = Outcome()
     for comparison in report.comparisons:
-        answer.found |= comparison.overall in BAD
-        if comparison.overall in BAD and not any(c.verdict in BAD for c in comparison.checks):
+        answer.found |= comparison.overall in WRONG
+        if comparison.overall in WRONG and not any(c.verdict in WRONG for c in comparison.checks):
             answer.checks.append(f"[{comparison.run.processes}] {comparison.overall}: {comparison.reason}")
-        for check in (check for check in comparison.checks if check.verdict in BAD):
+        for check in (check for check in comparison.checks if check.verdict in WRONG):
             text = f"[{comparison.run.processes}] {_place(check)} {check.aspect}: {check.sentence}"
             answer.checks.append(text)
             if not answer.in_line and (check.line in lines or check.original in originals):
