@@ -94,7 +94,8 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         fail("--fix and --diff are for files: name the script.")
     if options.update_baseline and options.baseline is None:
         fail("--update-baseline needs the name of the file: --baseline FILE.")
-    findings: list[Finding] = []
+    # What several scripts reach in one module is one finding.
+    once: dict[tuple[Finding, str, int, int], Finding] = {}
     lines = _Lines()
     code = CONVERTED
     store = None if options.no_cache else Cache(options.cache_dir or cache_folder())
@@ -158,17 +159,15 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             code = max(code, BAD_INPUT if named else NEEDS_A_PERSON)
         if counted and path not in given and path != STDIN and _is_plain(done):
             plain[path] = done
+        met = Counter[tuple[Finding, str, int]]()
         for finding, line in done.findings:
-            findings.append(finding)
+            place = (finding, finding.part, finding.cell)
+            met[place] += 1  # further causes of a script stand at one place
+            once.setdefault((*place, met[place]), finding)
             lines.note(finding, line)
     if options.diff:
         raise SystemExit(max(code, NEEDS_A_PERSON if changed and not options.exit_zero else CONVERTED))
-    in_order = sorted(findings, key=lambda one: (one.path, one.cell, one))
-    # What several scripts reach in one module is one finding.
-    once: dict[tuple[Finding, str, int], Finding] = {}
-    for one in in_order:
-        once.setdefault((one, one.part, one.cell), one)
-    findings = list(once.values())
+    findings = sorted(once.values(), key=lambda one: (one.path, one.cell, one))
     try:
         if options.add_ignores:
             from accelify.cli.check_ignores import add_ignores

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from accelify.domains.placement import Placement
+
 # `an expression`, and nothing said of it.
 _EXPRESSION = re.compile("`[^`]*`( as the round before left it)?")
 # One more in each round, or the number that `enumerate` gives a round.
@@ -26,7 +28,7 @@ class Reason:
     `text` is a few words ("`total` adds up over the rounds of each process"), `line` its line in `path`, `parents` the
     reasons for the operands that matter. `by_data` says that the data choose an element there, or that a list is put
     together from all ranks: what becomes of it is more than the algebra follows. `cause` says that what is wrong begins
-    there.
+    there. `beside` is what else a text shows, each with its reason.
     """
 
     text: str
@@ -35,6 +37,7 @@ class Reason:
     parents: tuple[Reason, ...] = ()
     by_data: bool = False
     cause: bool = False
+    beside: tuple[tuple[Placement, Reason | None], ...] = ()
 
     @property
     def goes_by_data(self) -> bool:

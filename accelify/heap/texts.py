@@ -45,7 +45,11 @@ def text_of(engine: Interpreter, node: ast.AST, parts: Sequence[Value]) -> Value
         # What would help one part is no remedy for the others.
         place = own() if any(array_of(one) != place for one in apart) else place
     elif place.is_same or furthest.why is not None:
-        return Value(place, furthest.why, type="builtins.str")
+        why = furthest.why
+        others = [(array_of(one), one.why) for one in apart if one.why is not why] if run.checks else []
+        if why is not None and others:
+            why = replace(why, beside=tuple(others))
+        return Value(place, why, type="builtins.str")
     else:
         apart = [furthest]
     return Value(place, run.reason(node, f"`{run.segment(node)}`", *apart), type="builtins.str")

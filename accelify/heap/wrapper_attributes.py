@@ -21,8 +21,8 @@ _OF_ENGINES = frozenset(
 ENGINE = "#engine"
 # What one has that waits for the others where another wrapper leaves it to the script.
 _STEPS = frozenset({"backward", "step"})
-# What a condition asks that goes by the wrapper around a model.
-_ON_WRAPPERS = re.compile(r"\b(?:hasattr|isinstance|distributed_type)\b|> 1\b")
+# What a condition asks that goes by the wrapper around a model, and not by what is in it: `hasattr(net.module, "f")`.
+_ON_WRAPPERS = re.compile(r"\b(?:hasattr(?!\([\w.]*\.module,)|isinstance|distributed_type)\b|> 1\b")
 # What one asks that leaves, for what comes after it.
 _ON_KINDS = re.compile(r"\b(?:hasattr|isinstance)\b")
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)

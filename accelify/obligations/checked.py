@@ -137,7 +137,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
             return
     if one.demand == "content":
         if _is_of_one(event) or not _writes_shares(event):
-            yield _content(event, events)
+            yield from _content(event, events)
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
@@ -343,11 +343,22 @@ def _is_of_one(event: Event) -> bool:
     return any(guard.kind in ("main", "one") for guard in event.guards)
 
 
-def _content(event: Event, events: Sequence[Event]) -> Obligation:
-    """A figure that is shown or written is one of all processes, or one that they have alike."""
+def _content(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """Figures that are shown or written are of all processes, or such as they have alike: one for the data of each."""
+    found = list(_of_shares(event, events))
+    named: dict[tuple[str, int, str], Obligation] = {}
+    for one in found:
+        if one.status is Status.NAMED:
+            data = one.reason.steps()[-1] if one.reason is not None else Reason("")
+            named.setdefault((data.path, data.line, data.text), replace(one, part=len(named)))
+    yield from named.values() or found[:1] or [made(event, "content", Status.PROVED)]
+
+
+def _of_shares(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """The figures of one process's share among those that are shown or written at an event."""
     of_main = _is_of_one(event)
     if (not of_main and names_rank(event)) or is_of_own_sample(event, events):
-        return made(event, "content", Status.PROVED)  # it says whose figures they are
+        return  # it says whose figures they are
     for value in event.shown:
         for place, why in places(value):
             if place.is_uniform or place.kind in _FINE or place == own("broadcast"):
@@ -365,12 +376,12 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
                 event, place, why, events
             )
             if (event.in_training and not before) or (of_rounds and not total):
-                return made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
+                yield made(event, "content", Status.LOOP, f"{word_of(event)}, of one process's share", why)
+                continue
             drawn = why is not None and _is_of_draws(why)
             way = f", unless it is {_DECIDED}" if place.needs == _DECIDED else f"; {_PUT_TOGETHER}"
             text = f"{_what(place)} is {word_of(event)}{f'; {_DRAW_ALIKE}' if drawn else way}"
-            return made(event, "content", Status.NAMED, text, why if drawn else why and _of_share(why))
-    return made(event, "content", Status.PROVED)
+            yield made(event, "content", Status.NAMED, text, why if drawn else why and _of_share(why))
 
 
 def _is_of_draws(why: Reason) -> bool:

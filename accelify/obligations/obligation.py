@@ -34,6 +34,7 @@ class Obligation:
         via: the calls that led there, by file and line, the last one first.
         asks: by what the script can ask there which process it is: its accelerator, a state, its process group, or
             nothing yet (early).
+        part: which it is of several that are not met at the same place for causes of their own, from 0.
     """
 
     sink: str
@@ -46,11 +47,12 @@ class Obligation:
     reason: Reason | None = None
     via: tuple[tuple[str, int], ...] = ()
     asks: str = "accelerator"
+    part: int = 0
 
     @property
-    def site(self) -> tuple[str, int, int, str, str]:
+    def site(self) -> tuple[str, int, int, str, str, int]:
         """What makes it the same obligation in two runs through the same place."""
-        return self.path, self.line, self.column, self.sink, self.demand
+        return self.path, self.line, self.column, self.sink, self.demand, self.part
 
     @property
     def message(self) -> str:

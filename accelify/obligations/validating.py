@@ -120,7 +120,7 @@ def validate(
         run.events = [event for event in run.events if _is_spawned(event)]
     if checks:
         run.events = [] if _is_alone(run.events) else _come_to(run.events)
-    found: dict[tuple[str, int, int, str, str], Obligation] = {}
+    found: dict[tuple[str, int, int, str, str, int], Obligation] = {}
     parted = any(is_parted(event) for event in run.events)
     asking = _asking(run.events)
     for event, asks in zip(run.events, asking, strict=True):
