@@ -29,6 +29,7 @@ from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
 from accelify.heap.fields import OF, write_field
 from accelify.heap.joining import join
+from accelify.heap.model_parameters import is_parameters, parameter_of
 from accelify.heap.paths import known_of
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
@@ -307,6 +308,8 @@ def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
     for ref in value.refs:
         if isinstance(ref, Iterable):
             found = join(found, ref.item) if found is not None else ref.item
+        elif is_parameters(ref):
+            found = parameter_of(value)
         if not isinstance(ref, Container):
             continue
         if key is not UNSET:

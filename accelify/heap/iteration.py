@@ -33,6 +33,7 @@ from accelify.heap.counts import OF_BATCH
 from accelify.heap.dividing import by_rank, drawn_at, goes_through, shared_out
 from accelify.heap.joining import join
 from accelify.heap.locations import at
+from accelify.heap.model_parameters import is_parameters, parameter_of
 from accelify.heap.random_draws import SEEDED
 from accelify.heap.run import why_of
 from accelify.heap.samples import axes_of_parts
@@ -44,9 +45,7 @@ from accelify.heap.values import (
     DEVICE,
     HOST,
     OF_SOME,
-    TENSOR,
     TUPLE,
-    Bound,
     Class,
     Container,
     Function,
@@ -187,8 +186,8 @@ class Iteration:
                 step = self.engine.attributes.method(ref, "__next__")
                 if step is not None:
                     return Iterable(self.engine.calls.call_function(step, args, {}, node), shared=False)
-        if ref.kind == "parameters":
-            return Iterable(Value(refs=(Bound(value, "parameter"),), type=TENSOR), shared=False)
+        if is_parameters(ref):
+            return Iterable(parameter_of(value), shared=False)
         wrapped = self.run.read(ref, "#over")
         if wrapped is not None:
             return self.over(wrapped, node)

@@ -51,6 +51,7 @@ _BESIDE = {
     ),
     **dict.fromkeys(WRAPPERS, "leave it out: accelerator.prepare wraps the model"),
 }
+_CONDITIONS = (ast.If, ast.IfExp)
 # What meets the copies that a DataParallel makes: the method that each copy's part is given, before it runs.
 _REPLICATED = "__data_parallel_replicate__"
 _SCALING = "apex.amp.scale_loss"
@@ -144,6 +145,14 @@ def _splits(run: Run, name: str, node: ast.AST) -> None:
     run.meet("misuse", node, text, detail="beside")
 
 
+def _is_chosen(run: Run, node: ast.AST) -> bool:
+    """Whether it stands under a condition, which may be true in a run of one process alone."""
+    conditions = (
+        one for one in ast.walk(run.module.tree or ast.Module([], [])) if isinstance(one, _CONDITIONS)
+    )
+    return any("__name__" not in ast.unparse(one.test) and node in ast.walk(one) for one in conditions)
+
+
 def of_object(run: Run, cls: Class, node: ast.AST) -> None:
     """An object of a class whose parts meet over the copies of a DataParallel, of which a process has none; or of one
     that is a DataParallel."""
@@ -176,6 +185,8 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
     if run.accelerated and name in _BESIDE and not scales_alone(run, name, node):
         short = name.rpartition(".")[2]
         run.meet("misuse", node, f"`{short}` works beside the Accelerator; {_BESIDE[name]}", detail="beside")
+    elif run.grouped and name in _SPLITTING and not _is_chosen(run, node):
+        _splits(run, name.rpartition(".")[2], node)
     _of_device(run, name, args, keywords, node)
 
 

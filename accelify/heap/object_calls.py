@@ -13,6 +13,7 @@ from accelify.heap.frozen import is_frozen
 from accelify.heap.locations import meet_model
 from accelify.heap.models import ALONE, HOOKS, PRE_HOOKS, SENDS, has_parameters
 from accelify.heap.moved import is_used
+from accelify.heap.on_tpu import STEPPED
 from accelify.heap.state import MODE_OF_ONE, mode_met, statistics_made
 from accelify.heap.values import NONE, UNSET, Instance, Ref, Value, constant
 
@@ -66,7 +67,9 @@ class ObjectCalls:
         passed = [whole] if whole is not None else []
         # Parts of a sharded model put their gradients together by themselves.
         if not (passed and self.run.in_place):
-            self.run.meet("forward", node, self.run.segment(node), passed, detail="unprepared")
+            trained = whole is None and self.run.read(ref, STEPPED) is not None
+            detail = "stepped" if trained else "unprepared"
+            self.run.meet("forward", node, self.run.segment(node), passed, detail=detail)
         self._in_model = True
         try:
             return self._called(ref, args, keywords, node)

@@ -50,6 +50,7 @@ from accelify.heap.fields import answered
 from accelify.heap.flags import OPPOSITES
 from accelify.heap.loaders import loader_made
 from accelify.heap.locations import location_of, meet_together, note_items
+from accelify.heap.model_parameters import owners
 from accelify.heap.models import hold_parts
 from accelify.heap.on_tpu import STEPPED
 from accelify.heap.paths import joined_path
@@ -468,8 +469,8 @@ class Transfers:
                 value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None
             ]
             self.run.store.set(made, "#of", stepped[0] if stepped else None)
-            for model in [ref for value in stepped for ref in value.of(Instance)] if self.run.checks else []:
-                self.run.store.set(model, STEPPED, Value(const=True))
+            for model in owners(self.run, first) if self.run.checks else ():
+                self.run.store.set(model, STEPPED, constant(True))
         if row.kind == "loader":
             loader_made(self.run, made, args, keywords, node)
             self.run.store.set(made, WHOLE, constant(True) if row.note == WHOLE[1:] else None)

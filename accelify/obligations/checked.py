@@ -20,6 +20,7 @@ from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_
 from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
+from accelify.obligations.left_groups import after_leaving
 from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
@@ -34,7 +35,7 @@ from accelify.obligations.own_ranks import (
     shows_rank,
 )
 from accelify.obligations.own_samples import is_of_own_sample
-from accelify.obligations.past_wrappers import is_trained_in, unprepared
+from accelify.obligations.past_wrappers import is_averaged_by_hand, is_trained_in, unprepared
 from accelify.obligations.runs import has_accelerator
 from accelify.obligations.sampler_epochs import numbered
 from accelify.obligations.schedules import TRAINING, scheduled, stepped
@@ -61,10 +62,6 @@ _MIXED = "mixes rows of the batch"
 # What weighs the figures of the rounds.
 _COUNTS = ("counts samples", "the number of processes")
 _MOST_STEPS = 100
-# Collectives that put no gradients together.
-_NO_GRADIENTS = frozenset(
-    "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
-)
 _OF_ANOTHER = "the optimizer steps parameters of another object than the model that is trained"
 _SAME_NOISE = (
     "all processes draw the same numbers, each for other rows of the batch; add the rank to the seed"
@@ -88,6 +85,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
         events: all of the script.
     """
     yield from hazards_of(event, events)
+    yield from after_leaving(event)
     if event.kind == "misuse":
         unscaled = event.detail == "beside" and "clip_grad" in event.name and _are_unscaled(event, events)
         if not (unscaled or (event.detail == "device" and is_of_no_device(event, events))):
@@ -112,7 +110,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             why = next((Reason(f"`{one.name}`", one.module.path, one.line) for one in seeds), None)
             yield made(event, "loss", Status.NAMED, _SAME_NOISE, why)
     elif event.kind == "forward":
-        yield from unprepared(event, events) if event.detail == "unprepared" else ()
+        yield from unprepared(event, events) if event.detail else ()
     else:
         if event.kind == "step":
             yield from stepped(event, events)
@@ -158,12 +156,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         yield replace(one, found=text, line=one.reason.line, column=1) if here else replace(one, found=text)
     elif one.demand == "prepared":
         # One that puts gradients together by hand has no need of it.
-        if not any(
-            other.kind == "collective"
-            and _is_in_round(other, event)
-            and other.name.rpartition(".")[2] not in _NO_GRADIENTS
-            for other in events
-        ):
+        if not is_averaged_by_hand(event, events):
             trains = event.detail == "bare" and is_trained_in(event, events)
             yield replace(one, found=_OF_ANOTHER) if trains else one
     elif one.demand in _ALIKE or (one.demand == "rounds" and one.sink in ("collective", "backward", "step")):
@@ -188,15 +181,6 @@ def _saved_by_main(event: Event, one: Obligation) -> Obligation:
 def _passes_again(events: Sequence[Event]) -> bool:
     """Whether the script goes through its data more than once: it trains in a loop within another one."""
     return any(event.kind == "backward" and len(event.loops) > 1 for event in events)
-
-
-def _is_in_round(other: Event, event: Event) -> bool:
-    """Whether one event is met in the rounds that another is met in, or for each of several there: parameters, and no
-    batches of an evaluation."""
-    around = len(event.loops)
-    return other.loops[:around] == event.loops and not any(
-        loop.shared or loop.whole is not None for loop in other.loops[around:]
-    )
 
 
 def _is_taken_back(event: Event, one: Obligation) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -25,6 +26,8 @@ from accelify.obligations.sinks import SHOWING, made, places, word_of
 # Modes that empty a file as it is opened.
 _EMPTYING = ("w", "x")
 _WRITING = (*_EMPTYING, "a")
+# What may take a sum over the processes down to their mean.
+_SCALING = re.compile(r"[/*]|div|mul|mean|average|avg", re.IGNORECASE)
 _MEETINGS = ("backward", "step", "collective")
 _WRITES = frozenset({"file.write", "file.append"})
 
@@ -193,7 +196,7 @@ def _begins_run(event: Event) -> bool:
 
 def _copies(event: Event, whole: bool) -> Iterator[Obligation]:
     """A sum over the processes of what all of them have alike: as each goes through all samples of a loader, where the
-    script has a `whole` one, or as it is put together already."""
+    script has a `whole` one, or as it is put together already; or of what is a mean of each one's data."""
     for place, why in [pair for value in event.shown for pair in places(value)]:
         if why is None or place.kind is not Kind.SAME or place.degree != -1:
             continue
@@ -205,6 +208,23 @@ def _copies(event: Event, whole: bool) -> Iterator[Obligation]:
         elif whole and why.origin().text.startswith("reduced by"):
             text = f"{word_of(event)}: N times as much, as all processes go through the same samples and are summed up"
             yield made(event, "gathered", Status.NAMED, text, why)
+        elif (summed := _summed_mean(why)) is not None:
+            text = (
+                "this is N times as much, as it is summed up over the processes, and a mean of the data of each; "
+                "divide it by the number of processes"
+            )
+            one = made(event, "gathered", Status.NAMED, text, summed)
+            yield replace(one, line=summed.line, column=1) if summed.path == one.path else one
+
+
+def _summed_mean(why: Reason) -> Reason | None:
+    """Where a mean of each process's data is summed up over them, unless it is scaled by more than that: a number of
+    which nothing is known may be that of the processes."""
+    steps = why.steps()
+    number = next((n for n, step in enumerate(steps) if step.text.startswith("reduced by")), len(steps))
+    later, before = steps[:number], steps[number + 1 :]
+    scaled = any(_SCALING.search(step.text) for step in later) or sum("/" in step.text for step in before) > 1
+    return steps[number] if before and not scaled else None
 
 
 def _called_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:

@@ -14,6 +14,13 @@ from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.runs import has_accelerator
 from accelify.obligations.sinks import made
 
+# Collectives that put no gradients together.
+_NO_GRADIENTS = frozenset(
+    "barrier clip_grad_norm_ clip_grad_value_ gather_for_metrics monitored_barrier save_state wait_for_everyone".split()
+)
+_PARAMETERS = re.compile(r"\bparameters\(")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_ALONE = "torch.autograd.grad"
 _UNRECORDED = re.compile(r"\b(?:no_grad|inference_mode)\b")
 
 
@@ -34,18 +41,65 @@ def unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         by, one = _way_past(event), made(event, "prepared", Status.NAMED, text)
         yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
         return
-    if is_trained_in(event, events):
+    alone = event.detail == "stepped" and not is_averaged_by_hand(event, events)
+    if is_trained_in(event, events) and not alone:
         return
     past = "a model that is not prepared" if has_accelerator(event, events) else "the model past its wrapper"
+    if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):
+        return  # the finding is at the step
     if not any(other.kind == "wrapped" for other in events):
-        if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):
-            return  # the finding is at the step
         past = "a model that has no wrapper"
     text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
     one = made(event, "prepared", Status.NAMED, text)
     # In a method of the model itself it is the call of the method that goes past the wrapper.
     by = event.via[0] if event.via and event.name.startswith("self(") else None
     yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
+
+
+def is_averaged_by_hand(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the processes put something together in the rounds of an event that may be gradients."""
+    return any(
+        other.kind == "collective"
+        and _is_in_round(other, event)
+        and other.name.rpartition(".")[2] not in _NO_GRADIENTS
+        and _may_be_of_gradients(other, events)
+        for other in events
+    )
+
+
+def _may_be_of_gradients(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a function that leads to a collective asks for gradients, or goes over parameters."""
+    trees = {other.module.path: other.module.tree for other in events if other.module.tree is not None}
+    places = [(event.module.path, event.line), *event.via]
+    return any(
+        path not in trees or any(first <= line <= last for first, last in _of_gradients(trees[path]))
+        for path, line in places
+    )
+
+
+@lru_cache(maxsize=64)
+def _of_gradients(tree: ast.Module) -> list[tuple[int, int]]:
+    """The first and last lines of the functions of a module that ask for gradients, and of its loops over
+    parameters."""
+    return [
+        (one.lineno, one.end_lineno or one.lineno)
+        for one in ast.walk(tree)
+        if (isinstance(one, ast.For) and _PARAMETERS.search(ast.unparse(one.iter)))
+        or (isinstance(one, _FUNCTIONS) and any(map(_is_gradient, ast.walk(one))))
+    ]
+
+
+def _is_gradient(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "grad" and ast.unparse(node) != _ALONE
+
+
+def _is_in_round(other: Event, event: Event) -> bool:
+    """Whether one event is met in the rounds that another is met in, or for each of several there: parameters, and no
+    batches of an evaluation."""
+    around = len(event.loops)
+    return other.loops[:around] == event.loops and not any(
+        loop.shared or loop.whole is not None for loop in other.loops[around:]
+    )
 
 
 def is_trained_in(event: Event, events: Sequence[Event]) -> bool:
@@ -116,7 +170,7 @@ def _without_gradients(tree: ast.Module) -> list[tuple[int, int]]:
     for one in ast.walk(tree):
         if isinstance(one, ast.With | ast.AsyncWith):
             around_it = [item.context_expr for item in one.items]
-        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+        elif isinstance(one, _FUNCTIONS):
             around_it = one.decorator_list
         else:
             continue

@@ -122,3 +122,35 @@ for x, y in loader:
 def test_a_model_that_is_prepared_where_it_is_trained(code, tmp_path):
     found = named(BOTH.replace("CODE", code), tmp_path, "accelerate")
     assert found == ([] if code == "body(x)" else [("ACC705", f"code = {code}")])
+
+
+BESIDE = """
+accelerator = Accelerator()
+body, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(PARAMETERS, lr=0.1)
+head, opt, loader = accelerator.prepare(head, opt, DataLoader(data, batch_size=4))
+for x, y in loader:
+    opt.zero_grad()
+    code = body(x)
+    loss = F.mse_loss(head(code), y)
+    accelerator.backward(loss)
+    losses = accelerator.gather(loss.detach())
+    opt.step()
+"""
+BY_HAND = "    for one in body.parameters():\n        one.grad = accelerator.reduce(one.grad, 'mean')\n    opt.step()"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "is_trained"),
+    [
+        ("[*head.parameters(), *body.parameters()]", True),
+        ("list(head.parameters()) + list(body.parameters())", True),
+        ("[{'params': head.parameters()}, {'params': body.parameters(), 'lr': 0.2}]", True),
+        ("[one for part in (head, body) for one in part.parameters()]", True),
+        ("head.parameters()", False),
+    ],
+)
+def test_a_trained_model_beside_a_prepared_one(parameters, is_trained, tmp_path):
+    text = BESIDE.replace("PARAMETERS", parameters)
+    assert named(text, tmp_path, "accelerate") == [("ACC705", "code = body(x)")] * is_trained
+    assert named(text.replace("    opt.step()", BY_HAND), tmp_path, "accelerate") == []

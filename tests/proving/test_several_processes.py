@@ -102,6 +102,7 @@ ACCELERATES_ALONE = frozenset(
         "a gather that nothing cuts",
         "a tracker that the others do not have",
         "the main process goes through a loader that shuffles for all",
+        "a barrier after the group is left",
     }
 )
 

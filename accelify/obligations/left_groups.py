@@ -1,0 +1,66 @@
+"""What all processes do together after they have left their process group, which then raises."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import lru_cache
+
+from accelify.domains.reasons import Reason
+from accelify.heap.run import Event
+from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.sinks import made
+
+# What leaves the group, what joins one again, and what asks whether there is one.
+_LEAVING = frozenset({"end_training", "destroy_process_group"})
+_JOINING = frozenset({"Accelerator", "PartialState", "init_process_group"})
+_ASKING = "is_initialized"
+# What needs no group, and what the package does there whose `end_training` leaves none.
+_ALONE = frozenset({*_LEAVING, "clear", "free_memory"})
+_STAYING = "accelify.runtime"
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def after_leaving(event: Event) -> Iterator[Obligation]:
+    """A collective that comes after the processes have left their group, in the same block or in what that calls.
+
+    Args:
+        event: of a script that is written for several processes.
+    """
+    tree, word = event.module.tree, event.name.rpartition(".")[2]
+    if event.kind != "collective" or word in _ALONE or tree is None:
+        return
+    lines = [event.line, *(line for path, line in event.via if path == event.module.path)]
+    for leaving, first, last in _left(tree):
+        if any(first <= line <= last for line in lines):
+            why = Reason(f"`{ast.unparse(leaving)}`", event.module.path, leaving.lineno)
+            text = (
+                f"`{event.name}` comes after the processes have left their group, and raises; call it before"
+            )
+            yield made(event, "all ranks", Status.NAMED, text, why)
+            return
+
+
+@lru_cache(maxsize=64)
+def _left(tree: ast.Module) -> list[tuple[ast.expr, int, int]]:
+    """The calls that leave the process group, each with the first and last line of statements after it."""
+    found = list[tuple[ast.expr, int, int]]()
+    stays = any(isinstance(one, ast.ImportFrom) and one.module == _STAYING for one in ast.walk(tree))
+    blocks = (getattr(one, name, None) for one in ast.walk(tree) for name in ("body", "orelse", "finalbody"))
+    for block in [] if stays else [one for one in blocks if isinstance(one, list)]:
+        leaving: ast.expr | None = None
+        for stmt in block:
+            words = _words(stmt)
+            if leaving is not None and not (
+                words & _JOINING or _ASKING in words or isinstance(stmt, _DEFINING)
+            ):
+                found.append((leaving, stmt.lineno, stmt.end_lineno or stmt.lineno))
+            if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+                called = ast.unparse(stmt.value.func).rpartition(".")[2]
+                leaving = stmt.value if called in _LEAVING else leaving
+            leaving = None if words & _JOINING else leaving
+    return found
+
+
+def _words(stmt: ast.stmt) -> set[str]:
+    return {getattr(one, "attr", getattr(one, "id", "")) for one in ast.walk(stmt)}
