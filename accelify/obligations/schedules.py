@@ -3,6 +3,7 @@ how many of them a schedule has."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 
 from accelify.heap.run import Event
@@ -45,7 +46,9 @@ def scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "epoch out of prepare"
         )
         yield made(event, "rounds", Status.NAMED, text)
-    elif event.detail == "fast" and event.shared:
+    elif (event.detail == "fast" and event.shared) or (
+        event.detail == "prepared" and with_steps and _is_of_own_steps(event)
+    ):
         text = (
             "a prepared scheduler goes a step for every process each time, and its length is in batches of one: it is "
             "at its end after 1/N of the training"
@@ -60,3 +63,50 @@ def scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "it ends after 1/N of its length; divide that by the number of processes"
         )
         yield made(event, "rounds", Status.NAMED, text)
+
+
+def _is_of_own_steps(event: Event) -> bool:
+    """Whether a schedule is made as long as the number of own steps that ends the loops around its step, which is none
+    of batches: `get_scheduler(..., num_training_steps=args.steps)`, and `while step < args.steps:`."""
+    tree = event.module.tree
+    if tree is None or not isinstance(event.node, ast.Call) or not isinstance(event.node.func, ast.Attribute):
+        return False
+    name = ast.unparse(event.node.func.value)
+    assigned = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)]
+    made = [one.value for one in assigned if name in map(ast.unparse, one.targets)]
+    lines = {loop.place[1] for loop in event.loops if loop.place[0] == event.module.path}
+    ends = {
+        text
+        for one in ast.walk(tree)
+        if isinstance(one, ast.For | ast.While) and one.lineno in lines
+        for text in _ends_of(one)
+    }
+    counted = {
+        ast.unparse(target) for one in assigned if "len(" in ast.unparse(one.value) for target in one.targets
+    }
+    lengths = {
+        ast.unparse(arg)
+        for call in made
+        if isinstance(call, ast.Call)
+        for arg in [*call.args, *(word.value for word in call.keywords)]
+        if isinstance(arg, ast.Name | ast.Attribute | ast.Subscript)
+    }
+    return bool(lengths & ends - counted)
+
+
+def _ends_of(loop: ast.For | ast.While) -> Iterator[str]:
+    """The numbers by which a loop ends."""
+    tests = [
+        one.test for one in ast.walk(loop) if isinstance(one, ast.If) and isinstance(one.body[-1], ast.Break)
+    ]
+    for test in [loop.test, *tests] if isinstance(loop, ast.While) else tests:
+        yield from (
+            ast.unparse(part)
+            for one in ast.walk(test)
+            if isinstance(one, ast.Compare)
+            for part in (one.left, *one.comparators)
+        )
+    if isinstance(loop, ast.For):
+        for call in ast.walk(loop.iter):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "range":
+                yield from map(ast.unparse, call.args[-1:] if len(call.args) < 3 else call.args[1:2])

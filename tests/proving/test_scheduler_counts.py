@@ -182,3 +182,30 @@ for epoch in range(3):
 def test_lengths_beside_an_accelerator(total, prepared, is_right, tmp_path) -> None:
     found = named(PREPARED.format(total=total, prepared=prepared), tmp_path, "accelerate")
     assert found == ([] if is_right else [("ACC706", "scheduler.step()")])
+
+
+STOP = """\
+        opt.zero_grad()
+        step += 1
+        if step >= total:
+            break
+"""
+
+
+@pytest.mark.parametrize(
+    ("total", "length", "is_right"),
+    [
+        ("int(os.environ['STEPS'])", "total", False),
+        ("int(os.environ['STEPS'])", "total * accelerator.num_processes", True),
+        ("3 * len(loader)", "total", True),  # the loops end by their epochs
+    ],
+)
+def test_as_long_as_the_steps_that_end_the_training(total, length, is_right, tmp_path) -> None:
+    text = PREPARED.replace("        opt.zero_grad()\n", STOP)
+    text = text.replace("scheduler =", f"step, total = 0, 1\ntotal = {total}\nscheduler =")
+    found = named(
+        "import os\n" + text.format(total=length, prepared="model, opt, loader, scheduler"),
+        tmp_path,
+        "accelerate",
+    )
+    assert found == ([] if is_right else [("ACC706", "scheduler.step()")])
