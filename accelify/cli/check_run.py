@@ -161,9 +161,9 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             plain[path] = done
         met = Counter[tuple[Finding, str, int]]()
         for finding, line in done.findings:
-            place = (finding, finding.part, finding.cell)
-            met[place] += 1  # further causes of a script stand at one place
-            once.setdefault((*place, met[place]), finding)
+            at = (finding, finding.part, finding.cell)
+            met[at] += 1  # further causes of a script stand at one place
+            once.setdefault((*at, met[at]), finding)
             lines.note(finding, line)
     if options.diff:
         raise SystemExit(max(code, NEEDS_A_PERSON if changed and not options.exit_zero else CONVERTED))
