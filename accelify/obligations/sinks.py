@@ -276,8 +276,7 @@ def places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | N
     """The placements of a value, and of what lies in it."""
     containers = value.of(Container)
     if not containers or depth > 3:
-        why = why_of(value)
-        yield from [(array_of(value), why), *(why.beside if why is not None else ())]
+        yield from [(array_of(value), why := why_of(value)), *(why.beside if why is not None else ())]
         for one in value.of(Instance) if depth <= 3 else []:
             for inner in shown_fields(one):
                 yield from places(inner, depth + 1)
