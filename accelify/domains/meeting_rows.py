@@ -71,7 +71,7 @@ def meeting(
 
 
 def _of_other_shapes(places: Iterable[Placement]) -> bool:
-    rows = [place for place in places if place.rows and not (place.turned or place.form)]
+    rows = [place for place in places if place.rows and not place.turned and place.form in ("", BESIDE)]
     return len({place.axes for place in rows if place.axes}) > 1
 
 

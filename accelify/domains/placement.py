@@ -61,10 +61,10 @@ class Placement:
     """One answer.
 
     `needs` says for OWN what would have made it right further up; `turned` along which axis rows lie (0: the first),
-    `sure` that this is known and not only taken for so, `padded` that they are as long as the batch's longest; `axes`
-    how many axes an array of rows has, 0 where that is not known. `form` is AHEAD or BESIDE of rows with an axis of one
-    put ahead of theirs or next to it, PEAK of what is the largest or smallest of a batch, EACH of the numbers of all
-    ranks, ONE of one of those, FIGURE of one of two figures of a batch, chosen by what the batch has.
+    `sure` that this is known and not only taken for so, 1 where they are those of several arrays one after the other;
+    `padded` that they are as long as the batch's longest; `axes` how many axes an array has, 0 where that is not known.
+    `form` is AHEAD or BESIDE of rows with an axis of one put ahead of theirs or next to it, PEAK of the largest or
+    smallest of a batch, EACH of the numbers of all ranks, ONE of those, FIGURE of one of two figures of a batch.
     """
 
     kind: Kind
@@ -76,7 +76,7 @@ class Placement:
     samples: int | None = 0
     turned: int = 0
     mixed: bool = False
-    sure: bool = False
+    sure: int = 0
     padded: bool = False
     form: str = ""
     axes: int = 0
@@ -170,7 +170,7 @@ def nearer(place: Placement) -> Placement:
 
 def unsure(place: Placement) -> Placement:
     """The same, with its rows taken to lie where they did."""
-    return replace(place, sure=False, form="") if place.sure or place.form else place
+    return replace(place, sure=0, form="") if place.sure or place.form else place
 
 
 def turned(place: Placement, axis: int = 1) -> Placement:
@@ -250,7 +250,7 @@ def _function(given: tuple[Placement, ...], rowwise: bool, linearly: bool) -> Pl
             _of_rounds(found, rows, linearly and not scaled, even),
             samples=_samples(found, linearly, rowwise),
             mixed=any(place.mixed for place in found) or (not linearly and all(map(is_figure, found))),
-            sure=rows and all(place.sure for place in found if place.rows),
+            sure=min((place.sure for place in found if place.rows), default=0) if rows else 0,
             padded=rows and any(place.padded for place in found),
         )
     if rest == {Kind.SAMPLE} or (rest == {Kind.SAMPLE, Kind.WIDE} and not any(place.rows for place in found)):
@@ -380,7 +380,7 @@ def multiplied(left: Placement, right: Placement, sign: int = 1) -> Placement:
             pairs = ((left, right), (right, left))
             mixed = mixed or any(is_figure(one) and (other.rows or is_figure(other)) for one, other in pairs)
         samples = None if mixed else samples
-        sure = rows and all(place.sure for place in (left, right) if place.rows)
+        sure = min(place.sure for place in (left, right) if place.rows) if rows else 0
         padded = rows and (left.padded or right.padded)
         scaled = next((one for one, other in ((left, right), (right, left)) if other.is_same), None)
         form = scaled.form if scaled is not None and (scaled is left or sign > 0) else ""
@@ -441,7 +441,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         degree = place.degree if linearly or place.degree == 0 else None
         peak = operation in ("max", "min") and place.rows
         apart = operation == "weighted" or (place.sure if peak else is_figure(place) and not linearly)
-        mixed, form = place.mixed or apart, PEAK if peak else ""
+        mixed, form = bool(place.mixed or apart), PEAK if peak else ""
         return Placement(Kind.ROUND, degree, needs=place.needs, samples=exponent, mixed=mixed, form=form)
     if place.kind is Kind.WIDE:
         if operation == "weighted":
@@ -480,7 +480,7 @@ def joined(left: Placement, right: Placement) -> Placement:
             _of_both(left, right),
             samples=samples,
             mixed=left.mixed or right.mixed,
-            sure=left.sure and right.sure,
+            sure=min(left.sure, right.sure),
             padded=left.padded and right.padded,
         )
     if left.is_same and right.is_same:

@@ -48,6 +48,8 @@ _NO_CLASS = -100
 _PUT_IN = (0, 1, -1)
 # What lays rows beside each other as often as it is asked to.
 _COPYING = frozenset({"expand", "expand_as", "repeat", "tile", "repeat_interleave"})
+# Along which axis arrays of more than one are put together.
+_STACKED = {"vstack": 0, "row_stack": 0, "hstack": 1, "column_stack": 1}
 # The axes in one side of a pattern, those put together in brackets.
 _AXES = re.compile(r"\([^)]*\)|[^\s()]+")
 
@@ -178,6 +180,30 @@ def moved_rows(
     return place if stays or word not in _MOVING else unsure(place)
 
 
+def laid_together(word: str, place: Placement, axis: Value | None) -> Placement:
+    """Rows of several arrays that a call by its name puts together along an axis."""
+    number = (
+        axis.const
+        if axis is not None
+        else 0
+        if word == "stack" or word.startswith("conc") or word == "cat"
+        else UNSET
+    )
+    number = _STACKED.get(word, number) if place.axes != 1 else number
+    if not isinstance(number, int):
+        return unsure(place)
+    at = from_first(place, number)
+    if word == "stack":
+        return (
+            replace(turned(place), form="")
+            if place.sure and not (place.turned or at)
+            else place
+            if at
+            else unsure(place)
+        )
+    return replace(place, sure=min(place.sure, 1), form="") if at == int(place.turned) else place
+
+
 def _copied(word: str, sizes: Sequence[Value]) -> str:
     """How copies of rows lie: each beside its others, or all rows ahead of all others."""
     if word == "repeat_interleave":
@@ -302,4 +328,4 @@ def exchanges_rows(run: Run, row: Row, args: Args, keywords: Keywords) -> bool:
     axis, first = axis_of(row, args, keywords), array_of(args[0]) if args else ROUND_ROWS
     known = [axis] if axis is not None and axis.const is not UNSET else elements(run, axis or NONE) or []
     numbers = [from_first(first, one.const) for one in known if type(one.const) is int]
-    return first.sure and int(first.turned) in numbers
+    return first.sure > 1 and int(first.turned) in numbers

@@ -233,7 +233,7 @@ class Iteration:
         first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
         if any(self.run.read(one, "#lists") is not None for one in wrapped):
             self._lists[id(why)] = why
-        batch = Value(replace(ROUND_ROWS, sure=first, padded=padded), why, type=BATCH, where=where)
+        batch = Value(replace(ROUND_ROWS, sure=2 * first, padded=padded), why, type=BATCH, where=where)
         batch = self.part(batch, None) if self._note_axes(wrapped, why) else batch
         found = Iterable(batch, shared=True, rounds=same(1))
         shuffles = [value for one in wrapped if (value := self.run.read(one, "#shuffles")) is not None]

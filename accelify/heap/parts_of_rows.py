@@ -55,10 +55,11 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
         rows = base.place.rows and (whole or not is_index(at))
         chosen = not whole and (key.place.rows or key.type == POSITIONS) and not isinstance(at, ast.Tuple)
         # In a loop over the rows it may be a part of one of them.
-        of_all = base.place.sure and not isinstance(getattr(node, "value", None), ast.Subscript)
+        of_all = base.place.sure > 0 and not isinstance(getattr(node, "value", None), ast.Subscript)
         chosen = (chosen and (of_all or not run.by_rows())) or (
             of_all
             and not turned
+            and base.place.sure > 1
             and (_leaves_out(parts[0]) or first.type == PART_OF_ROWS or _is_next(run, at))
         )
         chosen = chosen or (key.place.mixed and key.place.even)
@@ -70,7 +71,7 @@ def part_of(run: Run, node: ast.AST, base: Value, key: Value, at: ast.expr) -> V
             even=False,
             samples=None if chosen or (base.place.rows and not rows) else base.place.samples,
             mixed=base.place.mixed or chosen,
-            sure=base.place.sure and whole and not (turned and ahead),
+            sure=base.place.sure if whole and not (turned and ahead) else 0,
             form=base.place.form if all(takes_all([one]) for one in parts) else "",
             padded=base.place.padded and all(isinstance(one, ast.Slice) for one in parts),
         )

@@ -21,10 +21,10 @@ Keywords = Mapping[str, Value]
 # What leaves an array as many axes as it had, by names without underscores: `F.leaky_relu`, `nn.LeakyReLU`.
 _AS_MANY = frozenset(
     (
-        "abs absolute add batchnorm1d bfloat16 bool celu clamp clampmax clampmin clip clone contiguous cos cpu "
-        "cuda cummax cummin cumprod cumsum detach div divide double dropout dropout1d elu erf exp expm1 flip "
-        "float gelu groupnorm gumbelsoftmax half hardsigmoid hardtanh identity int layernorm leakyrelu linear log "
-        "log10 log1p log2 logcumsumexp logsigmoid logsoftmax long maskedfill minus mish mul multiply neg "
+        "abs absolute add batchnorm1d bfloat16 bool cat celu clamp clampmax clampmin clip clone concat concatenate "
+        "contiguous cos cpu cuda cummax cummin cumprod cumsum detach div divide double dropout dropout1d elu erf exp "
+        "expm1 flip float gelu groupnorm gumbelsoftmax half hardsigmoid hardtanh identity int layernorm leakyrelu "
+        "linear log log10 log1p log2 logcumsumexp logsigmoid logsoftmax long maskedfill minus mish mul multiply neg "
         "normalize permute pow prelu relu relu6 roll rsqrt selu sigmoid sign silu sin softmax softplus softsign sort "
         "sqrt square sub swapaxes swapdims tan tanh times to transpose triu tril type typeas where"
     ).split()
@@ -104,8 +104,10 @@ def of_call(row: Row, name: str, axis: Value | None, args: Args, keywords: Keywo
     if not before:
         return 0
     number = axis.const if axis is not None and isinstance(axis.const, int) else None
-    if word == "unsqueeze":
+    if word == "unsqueeze" or (word == "stack" and row.transfer == "cat"):
         return before + 1
+    if word in ("vstack", "hstack") and before > 1:
+        return before
     if row.transfer in _REDUCTIONS or word in ("argmax", "argmin", "cosinesimilarity", "logsumexp"):
         keeps = any(word in keywords for word in ("keepdim", "keepdims")) or len(args) > 2 + (
             row.axis is None

@@ -19,7 +19,6 @@ from accelify.domains.placement import (
     own,
     reduced,
     turned,
-    unsure,
     wide,
 )
 from accelify.domains.replacing import replace
@@ -30,6 +29,7 @@ from accelify.heap.axes import (
     exchanged,
     exchanges_rows,
     is_method,
+    laid_together,
     lays_out,
     moved_rows,
     named_axes,
@@ -63,7 +63,6 @@ from accelify.heap.values import (
     POSITIONS,
     TENSOR,
     UNDIVIDED,
-    UNSET,
     WHOLE,
     WIDTH,
     Container,
@@ -216,7 +215,7 @@ class Transfers:
             if known and len(known) == len(sizes) and "flatten" not in row.name:
                 text = f"`{self.run.segment(node)}` has room for one batch, and gets those of all processes"
                 return self.run.cause(node, UNRELATED, text, row.returns)
-        if row.transfer == "reshaped" and place.sure and not place.turned:
+        if row.transfer == "reshaped" and place.sure > 1 and not place.turned:
             if sizes and sizes[0].type == WIDTH:
                 return self._mixing(node, place, row.returns, "puts the rows along an axis of another length")
         if row.transfer == "reshaped" or place.sure or place.form:
@@ -356,15 +355,7 @@ class Transfers:
         figures = {one.place for one in parts_of(args[0])} if args and not filled else set()
         if _word(row) in _FROM_FIGURES and len(figures) == 1:
             place = next((one for one in figures if one.kind in (Kind.SAME, Kind.LINEAR)), place)
-        if (
-            row.name.endswith(".stack")
-            and place.sure
-            and not place.turned
-            and (axis is None or axis.const == 0)
-        ):
-            place = replace(turned(place), form="")  # after the one along which they are put
-        elif row.name.endswith("stack") or axis is None or axis.const in (0, UNSET):
-            place = unsure(place)
+        place = laid_together(_word(row), place, axis)
         made = self.run.made(node, place, *operands, type_=row.returns)
         if args and is_zero(args[0]):
             return replace(made, const=0)

@@ -42,6 +42,27 @@ WRONG = {
         BESIDE,
     ),
     "similarities": ("loss = F.cosine_similarity(o.unsqueeze(1), o.unsqueeze(0), dim=-1).mean()", BESIDE),
+    "similarities of two views": (
+        "z = torch.cat([o, x], dim=0)\nloss = F.cosine_similarity(z.unsqueeze(1), z.unsqueeze(0), dim=2).mean()",
+        BESIDE,
+    ),
+    "similarities by a layer": (
+        "z = torch.concat((o, y))\nloss = nn.CosineSimilarity(dim=2)(z[:, None], z[None]).mean()",
+        BESIDE,
+    ),
+    "products of two views": (
+        "z = torch.hstack([o, y])\nz = torch.cat([z, z])\nloss = torch.einsum('nc,mc->nm', z, z).mean()",
+        BESIDE,
+    ),
+    "copies of two views": (
+        "z = torch.cat([o, y])\nn = len(z)\n"
+        "loss = (z.unsqueeze(1).expand(n, n, -1) - z.unsqueeze(0).expand(n, n, -1)).abs().mean()",
+        BESIDE,
+    ),
+    "views beside themselves": (
+        "z = torch.vstack([o.flatten(1), y.flatten(1)])\nloss = (z[:, None] - z).abs().mean()",
+        BESIDE,
+    ),
     "a loss of pairs": ("loss = F.mse_loss(o.unsqueeze(1), y.unsqueeze(0))", BESIDE),
     "alike labels": (
         "k = y.argmax(1)\nalike = (k.unsqueeze(0) == k.unsqueeze(1)).float()\nloss = (o * alike).mean()",
@@ -133,6 +154,13 @@ def test_rows_that_meet_are_named(kind: str) -> None:
 RIGHT = {
     "rows and centres": "loss = (o.unsqueeze(1) - centres.unsqueeze(0)).pow(2).sum(-1).min(1)[0].mean()",
     "rows and centres by their axes": "loss = torch.einsum('id,kd->ik', o, centres).mean()",
+    "two views, one half each": "n = len(o)\nz = torch.tanh(torch.cat([o, y]))\nloss = F.mse_loss(z[:n], z[n:])",
+    "two views by half of their number": (
+        "z = torch.tanh(torch.cat([o, y]))\nn = len(z) // 2\nloss = F.mse_loss(z[:n], z[n:])"
+    ),
+    "rounds one after the other": (
+        "z = torch.cat([o * k for k in range(3)])\nn = len(o)\nloss = F.mse_loss(z.view(3, n, -1)[0], y)"
+    ),
     "row by row by its axes": "loss = torch.einsum('id,id->i', o, y).mean()",
     "an axis put in and taken out": "loss = F.mse_loss(model(x.unsqueeze(1)).squeeze(1), y)",
     "an axis put ahead and taken out": "loss = F.mse_loss(model(x.unsqueeze(0)).squeeze(0), y)",
