@@ -473,11 +473,11 @@ def _over_tensors(
             why = run.reason(node, text, value) if run.checks else None
             return Value(place, why, type=value.type, where=value.where)
         if text == "gathered" and array_of(value).turned:
-            name = run.segment(node)
-            text = f"`{name}` puts together along the first axis what has its rows along another"
+            text = f"`{run.segment(node)}` puts together along the first axis what has its rows along another"
             return run.cause(node, UNRELATED, text, value.type)
-        # Row by row put together, rows of the ranks are none of the original's.
-        listed = in_list and not (array_of(value).rows and text.startswith("reduced"))
+        # One by one, rows of the ranks are none of the original's, nor are figures of shares that are no means.
+        apart = array_of(value).rows or array_of(value).kind is Kind.OWN
+        listed = in_list and not (apart and text.startswith("reduced"))
         why = alike or again(run, value, node) or run.reason(node, text, value, by_data=listed)
         return Value(place, why, value.refs, value.type, where=value.where)
     known = elements(run, value)

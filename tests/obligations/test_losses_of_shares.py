@@ -89,3 +89,37 @@ def test_a_list_that_gets_longer_is_no_total() -> None:
     for written in (text, text.replace('right = accelerator.reduce(right, reduction="sum")', together)):
         named = validate(written, None, KNOWLEDGE).of(Status.NAMED)
         assert [one.demand for one in named] == ["content"]
+
+
+FIGURES = """\
+import numpy as np
+import torch
+from sklearn.metrics import balanced_accuracy_score, r2_score
+from torch.utils.data import DataLoader
+from accelify.runtime import Accelerator
+accelerator = Accelerator(split_batches={split})
+model, loader = accelerator.prepare(torch.nn.Linear(4, 1), DataLoader(torch.load("d"), batch_size=8))
+found = []
+for x, y in loader:
+    p = model(x)
+    found.append({figure})
+found = accelerator.reduce(found, reduction="mean")
+accelerator.print(np.mean(found))
+"""
+
+
+@pytest.mark.parametrize(
+    ("figure", "is_mean"),
+    [
+        ("torch.nn.functional.mse_loss(p, y).item()", True),
+        ("balanced_accuracy_score(y.cpu(), p.cpu())", False),
+        ("r2_score(y.cpu().numpy(), p.detach().cpu().numpy())", False),
+        ("p.std().item()", False),
+        ("p.median().item()", False),
+    ],
+)
+def test_the_mean_over_shares_is_that_of_the_batch_where_it_is_a_mean_of_rows(figure, is_mean):
+    ways = [validate(FIGURES.format(split=split, figure=figure), None, KNOWLEDGE) for split in (False, True)]
+    whole, shares = ([one.sink for one in way.of(Status.NAMED) if one.demand == "content"] for way in ways)
+    assert whole == []
+    assert shares == [] if is_mean else shares == ["terminal.write"]
