@@ -32,6 +32,8 @@ WRITER = Rule(
 )
 
 _SCREENS = ("sys.stdout", "sys.stderr")
+# What sets a run's configuration, which the process that calls it has from then on.
+_SETTING = (".config.update", ".config.setdefaults")
 
 
 def transform(context: Context) -> Iterator[Change]:
@@ -363,7 +365,8 @@ def _wandb(context: Context) -> Iterator[Change]:
             continue
         stmt = statement_for(tree, call)
         if stmt is not None:
-            if not _meets(context, stmt) and not (reads and name.endswith(".init")):
+            # What all read of a run, all set: `wandb.config.update(...)`.
+            if not _meets(context, stmt) and not (reads and name.endswith((".init", *_SETTING))):
                 statements.append(stmt)
         elif isinstance(parent, ast.Assign) and name.endswith((".init", ".start_run")) and not reads:
             uses = _uses_of(context, parent)

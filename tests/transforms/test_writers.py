@@ -258,6 +258,16 @@ def test_what_is_read_of_a_run_is_said(read: str) -> None:
     assert "ACC702" in codes(conversion)
 
 
+@pytest.mark.parametrize("word", ["update", "setdefaults"])
+@pytest.mark.parametrize("run", ["wandb.config", "wandb.run.config"])
+def test_what_all_read_of_a_run_is_set_by_all(run: str, word: str) -> None:
+    ready = f"wandb.init()\nif {run}.lr is None:\n    {run}.{word}({{'lr': 1}})\nrate = {run}.lr"
+    conversion = convert(imports=BOARD, ready=ready)
+    assert place_of(conversion.new_text, "ready") == ready
+    prove([conversion], conversion)
+    assert [f.message for f in conversion.remaining if f.code == "ACC702" and "config" in f.message] == []
+
+
 EARLY = """\
 import torch
 from torch import nn
