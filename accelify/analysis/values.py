@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # The kinds a Thing can be of. "unknown" is replaced by another one, judged by the use.
 MODEL, OPTIMIZER, SCHEDULER, LOADER = "model", "optimizer", "scheduler", "loader"
 CRITERION, DEVICE, FLAG, SCALER, AUTOCAST = "criterion", "device", "flag", "scaler", "autocast"
+# The relation of what a method gives that is called without arguments.
+PART_OF = "part of"
 WRITER, DATASET, PARAMETERS = "writer", "dataset", "parameters"
 BATCH, OUTPUT, TENSOR, ITERATOR, INSTANCE, UNKNOWN = (
     "batch",
@@ -41,7 +43,7 @@ class Entity(Value):
     """An object of a role.
 
     `links` leads to other values by relation: an optimizer's `models`, a scheduler's `optimizer`, a batch's `loader`,
-    an output's `model`, a tensor's `sources`.
+    an output's `model`, a tensor's `sources`, what a method of a model gives to that model (`part of`).
     """
 
     kind: str

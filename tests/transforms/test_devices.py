@@ -777,6 +777,46 @@ def test_a_helper_that_asks_for_another_text() -> None:
     assert "Accelerator(cpu=args.get('place.name') == 'x')" in text
 
 
+@pytest.mark.parametrize(
+    ("helper", "made", "device", "cpu"),
+    [
+        (
+            "if where == 'cpu' or not torch.cuda.is_available():\n    return torch.device('cpu'), 'cpu'\n"
+            "return torch.device('cuda'), 'cuda'",
+            "device, kind = pick(args.device)",
+            "device",
+            "cpu=args.device == 'cpu'",
+        ),
+        (
+            "one = torch.device('cpu' if where == 'cpu' else 'cuda')\nreturn {'seed': 1, 'device': one}",
+            "found = pick(args.device)",
+            "found['device']",
+            "cpu=args.device == 'cpu'",
+        ),
+        (
+            "if where == 'cpu':\n    return Place(device=torch.device('cpu'))\n"
+            "name = 'cuda' if torch.cuda.is_available() else 'cpu'\nreturn Place(device=torch.device(name))",
+            "found = pick(args.device)",
+            "found.device",
+            "cpu=args.device == 'cpu'",
+        ),
+        (
+            "return where, torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+            "seed, device = pick(args.seed)",
+            "device",
+            "",
+        ),
+    ],
+)
+def test_a_device_is_one_part_of_what_a_helper_gives(helper: str, made: str, device: str, cpu: str) -> None:
+    place = "from dataclasses import dataclass\n@dataclass\nclass Place:\n    device: torch.device\n"
+    body = textwrap.indent(helper, "    ")
+    setup = f"{place}def pick(where):\n{body}\nargs = argparse.ArgumentParser().parse_args()\n{made}"
+    batch = f"x, y = x.to({device}), y.to({device})"
+    text = convert(setup=setup, imports="import argparse", batch=batch).new_text
+    assert f"Accelerator({cpu})" in text
+
+
 def test_a_helper_that_shows_what_it_chooses_is_asked_as_before() -> None:
     told = SELECT.replace("        return", '        print("the best")\n        return')
     setup = f"args = argparse.ArgumentParser().parse_args()\n{told}device = pick(args.device)"

@@ -40,6 +40,23 @@ def test_what_is_called_and_trained_in_parts_is_the_model(tmp_path: Path) -> Non
     assert "net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in found.new_text
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        "net.get_input_embeddings().parameters()",
+        "zoo.of_embeddings(net)",
+        '[{"params": net.get_encoder().parameters()}, {"params": net.head.parameters()}]',
+    ],
+)
+def test_what_a_method_of_the_model_gives_is_a_part_of_it(tmp_path: Path, params: str) -> None:
+    helper = "def of_embeddings(net):\n    return list(net.get_input_embeddings().parameters())\n"
+    made = "from transformers import AutoModel\nnet = AutoModel.from_pretrained('bert')"
+    lines = TRAIN.format(made=made, run="net").splitlines()
+    lines = [f"optimizer = torch.optim.SGD({params}, lr=0.1)" if "SGD" in one else one for one in lines]
+    found = convert(tmp_path, "\n".join(lines) + "\n", helper)
+    assert "net, optimizer, loader = accelerator.prepare(net, optimizer, loader)" in found.new_text
+
+
 TAKEN_IN = """\
 import sys
 import torch

@@ -23,7 +23,7 @@ from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once
 from accelify.analysis.statements.negation import negated
-from accelify.analysis.syntax import assigned_pairs, dotted, names_in
+from accelify.analysis.syntax import assigned_pairs, call_keyword, dotted, is_constant, names_in
 
 _DEEPEST = 12
 _CPU_TEXT = re.compile(r'str\((.+)\) != "cpu"')
@@ -62,6 +62,8 @@ class Branch:
 Choice: TypeAlias = Branch | ast.expr | Setting | None
 # Whether there is a GPU: always, never, or as a setting says. None where nothing is chosen.
 Answer: TypeAlias = bool | Setting | None
+# A part of what a helper gives: its number in a tuple, its name in an object.
+Part: TypeAlias = int | str
 # The call of a helper that chooses, and the helper.
 Frame: TypeAlias = tuple[Scope, ast.Call] | None
 
@@ -111,7 +113,19 @@ class Decisions:
         except UnknownSettingError:
             return None
 
-    def of_call(self, call: ast.Call) -> Choice:
+    def of_part(self, call: ast.Call, part: Part) -> Answer:
+        """Whether one part of what a helper gives, such as `device, kind`, is a GPU, on a machine with one."""
+        chosen = self.of_call(call, part)
+        try:
+            return (
+                None
+                if chosen is None
+                else self._answer(chosen, (next(iter(self.script.callees(call))), call))
+            )
+        except UnknownSettingError:
+            return None
+
+    def of_call(self, call: ast.Call, part: Part | None = None) -> Choice:
         """What a helper of the project that a call runs chooses; None where that is not read."""
         callees = self.script.callees(call)
         if len(callees) != 1:
@@ -119,7 +133,7 @@ class Decisions:
         (callee,) = callees
         if not isinstance(callee.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
-        return self._returned(callee.node.body, callee, _DEEPEST)
+        return self._returned(callee.node.body, callee, _DEEPEST, part)
 
     def text(self, node: ast.expr) -> str:
         """An expression of the script, or of a helper in another module, as it is written."""
@@ -166,28 +180,40 @@ class Decisions:
                     chosen = self._of_cases(stmt, cases, chosen)
         return chosen
 
-    def _returned(self, block: list[ast.stmt], callee: Scope, depth: int) -> Choice:
-        """What a function that is at the start of a block gives back."""
+    def _returned(self, block: list[ast.stmt], callee: Scope, depth: int, part: Part | None) -> Choice:
+        """What a function that is at the start of a block gives back, or one part of it."""
         for index, stmt in enumerate(block):
             rest = block[index + 1 :]
             if isinstance(stmt, ast.Return):
-                value = stmt.value
-                if isinstance(value, ast.Name) and callee.resolve(value.id) is callee:
+                value = stmt.value if part is None or stmt.value is None else self._part_of(stmt.value, part)
+                named = self.stated.text_in(value) if value is not None else None
+                if isinstance(named, ast.Name) and callee.resolve(named.id) is callee:
                     body = getattr(callee.node, "body", [])
-                    return self._after(body, value.id, self._before(stmt, value.id))
+                    return self._after(body, named.id, self._before(stmt, named.id))
                 return None if value is None else self._of(value, "", None)
             if not depth or not any(n in callee.of_type(ast.Return) for n in ast.walk(stmt)):
                 continue
             if isinstance(stmt, ast.If):
                 parts = [
-                    self._returned([*part, *rest], callee, depth - 1) for part in (stmt.body, stmt.orelse)
+                    self._returned([*arm, *rest], callee, depth - 1, part) for arm in (stmt.body, stmt.orelse)
                 ]
                 return Branch(stmt.test, *parts)
             if isinstance(stmt, ast.Match):
-                cases = [self._returned([*case.body, *rest], callee, depth - 1) for case in stmt.cases]
-                return self._of_cases(stmt, cases, self._returned(rest, callee, depth - 1))
+                cases = [self._returned([*case.body, *rest], callee, depth - 1, part) for case in stmt.cases]
+                return self._of_cases(stmt, cases, self._returned(rest, callee, depth - 1, part))
             if isinstance(stmt, (ast.With, ast.Try)):
-                return self._returned([*stmt.body, *rest], callee, depth - 1)
+                return self._returned([*stmt.body, *rest], callee, depth - 1, part)
+        return None
+
+    def _part_of(self, value: ast.expr, part: Part) -> ast.expr | None:
+        """An element of what is written as a tuple, a dictionary, or an object of a class of the project."""
+        if isinstance(value, (ast.Tuple, ast.List)):
+            return value.elts[part] if isinstance(part, int) and part < len(value.elts) else None
+        if isinstance(value, ast.Dict):
+            pairs = zip(value.keys, value.values, strict=True)
+            return next((one for key, one in pairs if key is not None and is_constant(key, part)), None)
+        if isinstance(value, ast.Call) and isinstance(part, str) and not self.script.qualname(value.func):
+            return call_keyword(value, part)
         return None
 
     def _of_cases(self, stmt: ast.Match, cases: list[Choice], chosen: Choice) -> Choice:
@@ -410,4 +436,4 @@ def _of_cpu(test: str, named: Setting) -> bool | None:
     return bool(value.value != "cpu") if isinstance(tree.ops[0], (ast.NotEq, ast.IsNot)) else None
 
 
-__all__ = ["Branch", "Decisions", "Setting"]
+__all__ = ["Branch", "Decisions", "Part", "Setting"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.decisions import Decisions, Setting
+from accelify.analysis.devices.decisions import Decisions, Part, Setting
 from accelify.analysis.devices.device_names import (
     DeviceAssignment,
     compares_to,
@@ -33,6 +33,9 @@ from accelify.analysis.syntax import (
     names_in,
     walk,
 )
+
+# What an object has its device under.
+_PARTS = ("device", "dev")
 
 
 class Devices:
@@ -75,6 +78,29 @@ class Devices:
         ] = []  # the CPU, with the models made with it
         self._set_aside()
         self.assignments.sort(key=lambda a: self.tree.start(a.statement))
+
+    def of_parts(self) -> Iterator[DeviceAssignment]:
+        """The devices that are one part of what a helper of the project gives: `device, kind = select(args.device)`."""
+        for stmt in self.tree.nodes(ast.Assign):
+            target, value = stmt.targets[0], stmt.value
+            if not isinstance(value, ast.Call) or not self.script.callees(value):
+                continue
+            parts: list[tuple[Part, ast.expr]] = []
+            if isinstance(target, ast.Tuple):
+                parts = [(i, one) for i, one in enumerate(target.elts) if self._is_read_as_device(one)]
+            elif isinstance(target, ast.Name):
+                parts = [(name, target) for name in _PARTS]
+            for part, one in parts:
+                if isinstance(gpu := self.decisions.of_part(value, part), Setting):
+                    yield DeviceAssignment(stmt, None, gpu.opposite, gpu.names, one, value)
+
+    def _is_read_as_device(self, target: ast.expr) -> bool:
+        scope = self.script.scope_of(target)
+        owner = scope.resolve(target.id) if isinstance(target, ast.Name) else None
+        reads = (
+            self.script.reads(target.id, owner) if isinstance(target, ast.Name) and owner is not None else ()
+        )
+        return any(self.script.is_a(one, v.DEVICE) for one in reads)
 
     def go_by_defaults(self) -> None:
         """Take the defaults of options for the choice, where nothing is seen to ask the options."""

@@ -110,6 +110,9 @@ class KindsByUse(State):
 def kind_from_use(entity: Entity) -> str | None:
     """The kind that the methods called on something show it to be, with the names it goes by; None: they show none."""
     uses, names = entity.uses, entity.names
+    wholes = entity.link(v.PART_OF) - {entity}
+    if any(whole.kind == v.MODEL or "parameters" in whole.uses for whole in wholes):
+        return None  # `model.get_input_embeddings()`, which is prepared with it
     if "zero_grad" in uses and ("step" in uses or "param_groups" in uses) and "parameters" not in uses:
         entity.note("zero_grad() and step() are called on it")
         return v.OPTIMIZER

@@ -125,7 +125,7 @@ class LibraryCalls(State):
                 made = self.entity(node, "output", v.OUTPUT, module)
                 self.link(made, "model", {receiver})
                 return {made}
-            return {self.entity(node, "result", v.UNKNOWN, module)}
+            return {self._part(module, node, receiver)}
         if (
             receiver.kind == v.CRITERION
             and receiver.cls is not None
@@ -165,12 +165,19 @@ class LibraryCalls(State):
                 return {receiver}
             if name in ("parameters", "named_parameters"):
                 made = self.entity(node, "parameters", v.PARAMETERS, module)
-                self.link(made, "models", {receiver})
+                self.link(made, "models", {receiver} | receiver.links.get(v.PART_OF, set()))
                 return {made}
             if name == "numpy" or name == "item":
                 return set()
-            return {self.entity(node, "result", v.UNKNOWN, module)}
+            return {self._part(module, node, receiver)}
         return {self.entity(node, "result", v.UNKNOWN, module)}
+
+    def _part(self, module: Module, node: ast.Call, receiver: Entity) -> Entity:
+        """What a method gives that is called without arguments: of a model, a part of it."""
+        made = self.entity(node, "result", v.UNKNOWN, module)
+        if not (node.args or node.keywords):
+            self.link(made, v.PART_OF, {receiver})
+        return made
 
     def _call_known(
         self,

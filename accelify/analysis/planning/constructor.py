@@ -94,7 +94,8 @@ class ConstructorArguments:
         ]
         if not self.devices.assignments and not self._asking_names():
             self.devices.go_by_defaults()
-        wishes = [a for a in self.devices.assignments if a.cpu is not None and PLACEHOLDER not in a.names]
+        chosen = [*self.devices.assignments, *self.devices.of_parts()]
+        wishes = [a for a in chosen if a.cpu is not None and PLACEHOLDER not in a.names]
         if wishes:
             self.arguments["cpu"] = wishes[0].cpu or "True"
             self.argument_reads["cpu"] = wishes[0].names
