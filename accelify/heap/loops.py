@@ -13,6 +13,7 @@ from accelify.domains.placement import (
     added,
     function,
     own,
+    same,
     settled,
 )
 from accelify.domains.replacing import replace
@@ -147,11 +148,15 @@ class Loops:
         return tuple_of(self.run, [of_each(one, line) for one in known])
 
     def asked(self, test: ast.expr, scope: Ref) -> Iterable:
-        """What a `while` goes over: a loader's batches, where its test asks whether there was another one."""
+        """What a `while` goes over: a loader's batches, where its test asks whether there was another one, or counts
+        as many rounds as the loader has batches: `while number < len(loader)`."""
         self.run.store.begin()
         with self.run.quiet():
             more = self.engine.evaluate(test, scope)
+            bounds = [self.engine.evaluate(one, scope) for one in _bounds(test)]
         self.run.store.undo()
+        if bounds and bounds[0].const in (0, 1) and array_of(bounds[1]) == same(1):
+            return Iterable(Value(), shared=True, rounds=same(1))
         return Iterable(Value(type=more.type), shared=more.type == MORE)
 
     def _one_by_one(self, node: ast.AST, over: Iterable, once: Callable[[Value], Flow | None]) -> Flow | None:
@@ -288,6 +293,16 @@ class Loops:
             event.node for event in self.run.events if event.kind == "leave" and event.detail == "counted"
         ]
         return bool(inner) and not set(inner).isdisjoint(ast.walk(node))
+
+
+def _bounds(test: ast.expr) -> list[ast.expr]:
+    """What a test compares to count rounds: the number of the round, and how many there are."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return []
+    pair = [test.left, *test.comparators]
+    if isinstance(test.ops[0], ast.Lt | ast.LtE | ast.NotEq):
+        return pair
+    return pair[::-1] if isinstance(test.ops[0], ast.Gt | ast.GtE) else []
 
 
 _NOTHING = constant(0)

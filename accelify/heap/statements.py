@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from accelify.domains.placement import function, nearer
+from accelify.domains.placement import function, nearer, same
 from accelify.domains.replacing import replace
 from accelify.heap import early_exits, shapes
 from accelify.heap.appending import is_first
@@ -482,9 +482,11 @@ class Statements:
 
         def once(item: Value) -> Flow:
             test = self.engine.evaluate(stmt.test, scope)
-            guard = self.engine.guard(test, stmt.test)
+            guard = self.engine.guard(test, stmt.test) if over.rounds != same(1) else None
             with self.run.under(guard):
                 flow = self.block(stmt.body, scope)
+            if over.rounds == same(1):
+                return flow  # as many rounds as a loader has batches
             if guard is None or not guard.parts_ranks:
                 guard = self.engine.counted(test, stmt.test)
             if guard is not None:

@@ -24,6 +24,8 @@ def never_let_go(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     )
     if in_list >= len(event.loops):
         return  # all that the rounds prepare are in one list
+    if _is_of_one_round(event, event.loops[-1 - in_list].place, events):
+        return
     around = event.loops[-1 - in_list].number
     # An Accelerator that the round makes goes with it.
     released = any(
@@ -37,6 +39,28 @@ def never_let_go(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     if not released:
         text = "each round of the loop prepares a model anew, and the Accelerator keeps those of all rounds alive"
         yield made(event, "let go", Status.NAMED, text)
+
+
+def _is_of_one_round(event: Event, place: tuple[str, int], events: Sequence[Event]) -> bool:
+    """Whether a loop goes through functions and calls each, of which one prepares: `getattr(self, step)()`."""
+    trees = {one.module.path: one.module.tree for one in events if one.module.path == place[0]}
+    return any(
+        isinstance(loop, ast.For)
+        and loop.lineno == place[1]
+        and isinstance(call, ast.Call)
+        and _names(call.func) & _names(loop.target)
+        and (place[0], call.lineno) in event.via
+        for tree in trees.values()
+        for loop in (ast.walk(tree) if tree is not None else ())
+        for call in (ast.walk(loop) if isinstance(loop, ast.For) else ())
+    )
+
+
+def _names(called: ast.AST) -> set[str]:
+    """What a function is called by: a name, or that of a method that `getattr` looks up."""
+    if isinstance(called, ast.Call) and isinstance(called.func, ast.Name) and called.func.id == "getattr":
+        called = called.args[1] if len(called.args) > 1 else called
+    return {called.id} if isinstance(called, ast.Name) else set()
 
 
 def never_accumulated(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:

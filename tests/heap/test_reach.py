@@ -141,6 +141,44 @@ def test_models_that_a_loop_prepares_anew() -> None:
     assert status(f"{text}    accelerator.free_memory()\n", "let go") == []
 
 
+@pytest.mark.parametrize(
+    ("loop", "found"),
+    [
+        ("for step in ['data', 'net']:\n    getattr(made, step)()\n", []),
+        ("for step in (made.data, made.net):\n    step()\n", []),
+        ("for number in range(3):\n    made.net()\n", [Status.NAMED]),
+    ],
+)
+def test_a_loop_that_calls_each_function_once_prepares_one_model(loop: str, found: list[Status]) -> None:
+    made = (
+        "class Made:\n    def data(self):\n        self.x = 1\n    def net(self):\n"
+        "        self.model = accelerator.prepare(torch.nn.Linear(2, 1))\nmade = Made()\n"
+    )
+    assert status(made + loop, "let go") == found
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("number < len(loader)", []),
+        ("len(loader) > number", []),
+        ("number != total", []),
+        ("number < 1000", ["rounds"]),
+    ],
+)
+def test_a_loop_that_counts_the_batches_of_a_loader(test: str, found: list[str]) -> None:
+    text = f"""\
+total = 2 * len(loader)
+batches, number = iter(loader), 0
+while {test}:
+    x, y = next(batches)
+    accelerator.backward(net(x).mean())
+    number += 1
+"""
+    named = validate(HEAD + text, None, KNOWLEDGE).of(Status.NAMED)
+    assert [one.demand for one in named if one.sink == "draw"] == found
+
+
 def test_models_that_are_all_in_one_list_are_let_go_of_with_it() -> None:
     text = "nets = [accelerator.prepare(torch.nn.Linear(2, n)) for n in range(3)]\n"
     assert status(text, "let go") == []
