@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
+from accelify.domains.reasons import Reason
 from accelify.heap.run import Event
+
+# accelify's, whose prepared models are written as the script's own.
+_OWN_RUNTIME = "accelify.runtime"
 
 
 def of_its_run(event: Event, events: Sequence[Event]) -> list[Event]:
@@ -27,3 +32,39 @@ def has_accelerator(event: Event, events: Sequence[Event]) -> bool:
     """Whether the run that an event is of makes an Accelerator."""
     made = any(other.name == "Accelerator" for other in events)
     return made and any(other.name == "Accelerator" for other in of_its_run(event, events))
+
+
+def has_own_runtime(event: Event, events: Sequence[Event]) -> bool:
+    """Whether accelify's own runtime prepares the models, whose wrappers are written as what is in them."""
+    return any(_OWN_RUNTIME in module.text for module in {one.module for one in [event, *events]})
+
+
+def by_own_count(event: Event) -> Reason | None:
+    """The condition that an event goes by where that is a count of the rounds of each process; not one that starts over
+    there, which gradients are accumulated by, as by each so many rounds: `if seen == 4: ...; seen = 0`."""
+    guard = next((guard for guard in event.guards if guard.kind == "counted"), None)
+    return None if guard is None or _starts_over(event) else guard.why
+
+
+def _starts_over(event: Event) -> bool:
+    tree = event.module.tree
+    around = [one for one in (ast.walk(tree) if tree is not None else ()) if isinstance(one, ast.If)]
+    return any(
+        not _zeroed(choice.body).isdisjoint(ast.unparse(one) for one in (test.left, *test.comparators))
+        for choice in around
+        for test in ast.walk(choice.test)
+        if isinstance(test, ast.Compare) and any(one is event.node for one in ast.walk(choice))
+    )
+
+
+def _zeroed(body: Sequence[ast.stmt]) -> set[str]:
+    """What statements set to zero: `seen = 0`, `seen, total = 0, 0.0`."""
+    found = set[str]()
+    for stmt in body:
+        for target in stmt.targets if isinstance(stmt, ast.Assign) else ():
+            several = isinstance(target, ast.Tuple) and isinstance(stmt.value, ast.Tuple)
+            targets = target.elts if several else [target]
+            values = stmt.value.elts if several else [stmt.value]
+            pairs = zip(targets, values, strict=False)
+            found |= {ast.unparse(one) for one, value in pairs if getattr(value, "value", None) == 0}
+    return found

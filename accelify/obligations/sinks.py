@@ -17,6 +17,7 @@ from accelify.obligations.error_messages import is_of_caught_error
 from accelify.obligations.handed_paths import writes_below
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_sought
+from accelify.obligations.runs import by_own_count, has_own_runtime
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
@@ -93,7 +94,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
         if event.path is not None:
             yield _path(event)
         if event.kind in _WRITTEN:
-            yield from _wrapped(event)
+            yield from _wrapped(event, events)
     elif event.kind in _ONCE or (event.kind == "folder.make" and not _exists_ok(event)):
         yield _once(event)
     elif event.kind == "file.handed":
@@ -109,8 +110,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
             yield made(event, "all ranks", Status.NAMED, "some ranks leave a loop in which all meet", why)
     elif event.kind in _MEETING:
         yield _meeting(event)
-        counted = next((guard.why for guard in event.guards if guard.kind == "counted"), None)
-        if event.kind == "step" and counted is not None:
+        if event.kind == "step" and (counted := by_own_count(event)) is not None:
             text = "an optimizer steps by a count of the rounds of each process, 1/N of those of a single one"
             yield made(event, "rounds", Status.NAMED, text, counted)
         if event.kind == "step" and event.detail == "bare":
@@ -344,7 +344,7 @@ def _unless(place: Placement) -> str:
     return f", unless it is {place.needs}" if place.kind is Kind.OWN and place.needs else ""
 
 
-def _wrapped(event: Event) -> Iterator[Obligation]:
+def _wrapped(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """Whole models that are written: prepared, they are written with the wrapper."""
     waiting, seen = list(event.shown), 0
     while waiting and seen < _MOST_WRITTEN:
@@ -354,7 +354,10 @@ def _wrapped(event: Event) -> Iterator[Obligation]:
             yield made(event, "unwrapped", Status.NAMED, text)
             return
         if any(ref.kind == "module" and ref.prepared for ref in value.of(Instance)):
-            yield made(event, "unwrapped", Status.NAMED, "the model is written with the wrapper around it")
+            if not has_own_runtime(event, events):
+                yield made(
+                    event, "unwrapped", Status.NAMED, "the model is written with the wrapper around it"
+                )
             return
         waiting += [
             inner for ref in value.of(Container) for name, inner in ref.fields.items() if name.startswith("[")
@@ -392,13 +395,8 @@ def _as_often(event: Event) -> Iterator[Obligation]:
     """Meetings in loops of which ranks can go through more rounds, or all through fewer samples than the original."""
     uneven = next((loop.uneven for loop in event.loops if loop.uneven is not None), None)
     if uneven is not None:
-        yield made(
-            event,
-            "rounds",
-            Status.NAMED,
-            f"some ranks may come to `{event.name}` more often than others, which wait",
-            uneven,
-        )
+        text = f"some ranks may come to `{event.name}` more often than others, which wait"
+        yield made(event, "rounds", Status.NAMED, text, uneven)
     fewer = event.loops[-1].fewer if event.loops and event.kind == "collective" else None
     if fewer is not None and not event.loops[-1].trains:
         text = "this evaluation covers fewer samples than on a single process"

@@ -288,3 +288,24 @@ def test_means_over_batches_of_which_none_is_short(drops: bool) -> None:
     )
     body = f"{STEP}        total += accelerator.reduce(loss.detach(), 'mean').item()\n"
     assert bool(validate(text + body + "print(total / len(loader))\n", None, KNOWLEDGE).means) is not drops
+
+
+@pytest.mark.parametrize(
+    ("reset", "found"),
+    [
+        ("            step = 0\n", []),
+        ("            step, weight = 0, 0.1\n", []),
+        ("", ["step/rounds"]),
+    ],
+)
+def test_gradients_are_accumulated_by_a_count_that_starts_over(reset: str, found: list[str]) -> None:
+    line = "        step += 1\n        accelerator.backward(loss / 4)\n"
+    assert named(f"{line}        if step >= 4:\n            optimizer.step()\n{reset}") == found
+
+
+@pytest.mark.parametrize(("package", "found"), [("accelify.runtime", []), ("accelerate", ["unwrapped"])])
+def test_a_model_that_accelify_prepared_is_written_as_the_scripts(package: str, found: list[str]) -> None:
+    body = f'{STEP}if accelerator.is_main_process:\n    torch.save(model.cpu(), "model.pt")\n'
+    text = (HEAD + body).replace("accelify.runtime", package)
+    found_of = validate(text, None, KNOWLEDGE).of(Status.NAMED)
+    assert [one.demand for one in found_of if one.sink == "file.write"] == found
