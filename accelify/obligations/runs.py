@@ -60,11 +60,10 @@ def _starts_over(event: Event) -> bool:
 def _zeroed(body: Sequence[ast.stmt]) -> set[str]:
     """What statements set to zero: `seen = 0`, `seen, total = 0, 0.0`."""
     found = set[str]()
-    for stmt in body:
-        for target in stmt.targets if isinstance(stmt, ast.Assign) else ():
-            several = isinstance(target, ast.Tuple) and isinstance(stmt.value, ast.Tuple)
-            targets = target.elts if several else [target]
-            values = stmt.value.elts if several else [stmt.value]
-            pairs = zip(targets, values, strict=False)
+    for stmt in [one for one in body if isinstance(one, ast.Assign)]:
+        for target in stmt.targets:
+            pairs = [(target, stmt.value)]
+            if isinstance(target, ast.Tuple) and isinstance(stmt.value, ast.Tuple):
+                pairs = list(zip(target.elts, stmt.value.elts, strict=False))
             found |= {ast.unparse(one) for one, value in pairs if getattr(value, "value", None) == 0}
     return found
