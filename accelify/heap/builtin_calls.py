@@ -187,7 +187,7 @@ def _sequence(type_: str) -> Callable[[Interpreter, Args, Keywords, ast.AST], Va
                 if not value.of(Container):
                     _put_pairs(engine, made, value, node)
             else:
-                put(engine.run, made, element(engine.run, value, node))
+                put(engine.run, made, engine.iteration.each(value, node))
                 if fill:
                     engine.run.store.set(made, "#fill", constant(fill))
         for name, value in keywords.items():

@@ -30,6 +30,8 @@ _ALIKE = frozenset(
 
 # What asks torch.distributed for the group that a process is in.
 _ASKING = frozenset({"get_rank", "get_world_size", "is_available", "is_initialized"})
+# What several processes meet by.
+_NEEDED = ("torch.distributed.", "torch.nn.", "accelerate.", "accelify.")
 # A line so near to a condition goes without saying.
 _NEAR = 3
 _MEETING = frozenset({"collective", "backward", "step"})
@@ -95,8 +97,10 @@ def of_some(run: Run, stmt: ast.Try, met: int) -> Guard | None:
 
 
 def reached(run: Run, stmt: ast.Try) -> list[ast.ExceptHandler]:
-    """The handlers that several processes can come to: what a launcher leaves in their environment is there, and a
-    process that is in a group can ask for its rank."""
+    """The handlers that several processes can come to: what a launcher leaves in their environment is there, what they
+    meet by is installed, and a process that is in a group can ask for its rank."""
+    if run.checks and stmt.body and all(map(_is_installed, stmt.body)):
+        return []
     calls = [one.func for part in stmt.body for one in ast.walk(part) if isinstance(one, ast.Call)]
     if run.checks and calls and {getattr(one, "attr", getattr(one, "id", "")) for one in calls} <= _ASKING:
         return []
@@ -111,6 +115,15 @@ def reached(run: Run, stmt: ast.Try) -> list[ast.ExceptHandler]:
     ):
         return stmt.handlers
     return [one for one in stmt.handlers if getattr(one.type, "id", "") != "KeyError"]
+
+
+def _is_installed(stmt: ast.stmt) -> bool:
+    """Whether a statement imports what a script needs that runs in several processes."""
+    if isinstance(stmt, ast.ImportFrom):
+        return not stmt.level and f"{stmt.module}.".startswith(_NEEDED)
+    return isinstance(stmt, ast.Import) and all(
+        one.name == "torch" or f"{one.name}.".startswith(_NEEDED) for one in stmt.names
+    )
 
 
 def _is_rank(key: ast.expr) -> bool:

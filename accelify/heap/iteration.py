@@ -105,6 +105,11 @@ class Iteration:
             found.uneven = self.run.reason(node, text, value)
         return found
 
+    def each(self, value: Value, node: ast.AST) -> Value:
+        """What a list of something holds: of an object of the script, what going through it gives."""
+        goes = self.run.checks and any(ref.cls is not None for ref in value.of(Instance))
+        return self.over(value, node).item if goes else element(self.run, value, node)
+
     def _over_ref(self, ref: Ref, value: Value, node: ast.AST) -> Iterable | None:
         """One of the objects that a value may be; None for what no loop goes over."""
         if isinstance(ref, Iterable):

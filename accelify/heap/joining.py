@@ -237,4 +237,6 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
     place = joined(left.place, right.place)
     if place == left.place:
         return place, left.why
-    return place, right.why if place == right.place else (right.why or left.why)
+    # What is the same on all ranks is no reason for what is not.
+    one, other = (left, right) if right.place.is_uniform else (right, left)
+    return place, right.why if place == right.place else (one.why or other.why)

@@ -130,7 +130,6 @@ class Memory:
         return (
             run.store.redefined,
             run.recording,
-            run.seeded is None,
             tuple(run.parted_streams),
             run.seeded_apart,
             run.begun_alike,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from accelify.domains.placement import Kind, Placement, function, own
 from accelify.domains.reasons import Reason
@@ -128,19 +128,21 @@ class RandomDraws:
     def seeded(self, row: Row, result: Value, args: Args, node: ast.AST, receiver: bool) -> Value:
         """A seed: where it differs between ranks, so does what is drawn afterwards."""
         differing = [value for value in args[int(receiver) :] if not array_of(value).is_uniform]
+        streams = STREAMS & {_stream(row)} or STREAMS
         if not differing:
-            self.run.parted_streams.pop(_stream(row), None)
+            if not receiver:
+                seed_alike(self.run, streams)
             if not (receiver or (self.run.checks and _is_left_out(self.run, node))):
                 if self.run.checks:
                     self.run.meet("seeded", node, self.run.segment(node))
-                self.run.alike_streams |= STREAMS & {_stream(row)} or STREAMS
+                self.run.alike_streams |= streams
             return result
-        self.run.seeded_apart = True
         why = self.run.reason(node, f"`{self.run.segment(node)}` {SEEDED_APART}", *differing)
         if not receiver:
-            if self.run.seeded is None or ".cuda." not in row.name:
-                self.run.seeded = why  # data are drawn on the host
+            on_gpu = ".cuda." in row.name  # data are drawn on the host
+            seed_apart(self.run, streams - self.run.parted_streams.keys() if on_gpu else streams, why)
             return result
+        self.run.seeded_apart = True
         for ref in args[0].of(Instance):
             self.run.store.set(ref, "#seeded", Value(own("one seed"), why))
         return result.placed(own("one seed"), why)
@@ -164,7 +166,7 @@ class RandomDraws:
         """Whether all ranks draw the same: only torch's stream is another one on each, unless a seed says so."""
         if any(self.run.read(ref, "#seeded") for ref in generators):
             return False
-        parted = self.run.seeded or self.run.parted_streams.get(_stream(row))
+        parted = self.run.parted_streams.get(_stream(row))
         if self.run.checks and (self.run.at_model or self.run.grouped) and not generators:
             return _stream(row) in self.run.alike_streams and not parted
         return bool(generators) or (_stream(row) in ("numpy", "random") and not parted)
@@ -181,9 +183,10 @@ class RandomDraws:
         )
         if guard is not None:
             text = f"`{self.run.segment(node)}` draws on some processes only"
+            before = parted.get(_stream(row))
             parted.setdefault(_stream(row), self.run.reason(node, text, guard.why))
-            return self.run.seeded
-        return self.run.seeded or parted.get(_stream(row)) or self._unseeded(row, node)
+            return before
+        return parted.get(_stream(row)) or self._unseeded(row, node)
 
     def _begins_alike(self, row: Row) -> bool:
         """Whether all processes begin with the same numbers: a seed of one stream says nothing of the others."""
@@ -202,6 +205,18 @@ class RandomDraws:
             return None
         run.seeded_apart = True
         return run.reason(node, f"`{run.segment(node)}` {UNSEEDED}")
+
+
+def seed_apart(run: Run, streams: Iterable[str], why: Reason) -> None:
+    """Each process goes on with numbers of its own in some streams."""
+    run.seeded_apart = True
+    run.parted_streams.update(dict.fromkeys(streams, why))
+
+
+def seed_alike(run: Run, streams: Iterable[str]) -> None:
+    """All processes go on with the same numbers in some streams."""
+    for stream in streams:
+        run.parted_streams.pop(stream, None)
 
 
 def _generators(args: Args, keywords: Keywords) -> list[Instance]:

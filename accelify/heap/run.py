@@ -155,9 +155,7 @@ class Run:
     in_place: str = ""  # how models are that have no wrapper of DDP: ALTERED, or of an engine (ENGINE)
     path: Path | None = None  # where the script lies
     accumulated: frozenset[str] = frozenset()
-    # Why random numbers are others on each rank, once a seed says so.
-    seeded: Reason | None = None
-    # Why ranks draw other numbers from a stream (torch, numpy, random) from now on.
+    # Why ranks draw other numbers from a stream (torch, numpy, random) from now on, by a seed or as some drew more.
     parted_streams: dict[str, Reason] = field(default_factory=dict)
     # Whether all ranks draw the same from here on: a seed was set, or the Accelerator made.
     begun_alike: bool = False

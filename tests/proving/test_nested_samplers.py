@@ -41,3 +41,18 @@ for x, y in loader:
 )
 def test_what_divides_the_data_in_other_samplers(rank, found, tmp_path):
     assert named(TEXT.format(rank=rank), tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    ("rank", "found"),
+    [("dist.get_rank()", []), ("0", [("ACC705", "F.mse_loss(model(x), y).backward()")])],
+)
+def test_a_list_of_what_divides_the_data(rank, found, tmp_path):
+    text = TEXT.format(rank=rank).replace("batch_sampler=Rounds(batches, 9)", "batch_size=4")
+    text = text.replace("yield batch", "yield self.batches[batch]").replace(
+        "DataLoader(data", "DataLoader(rows"
+    )
+    text = text.replace("iter(range(", "(data[i] for i in range(").replace(
+        "batches =", "rows = list(Shares(data)) #"
+    )
+    assert named(text, tmp_path) == found

@@ -574,3 +574,55 @@ if dist.get_rank() == 0:
     (found,) = findings(GROUP + NET + LOOP + shown, tmp_path)
     assert found.code == "ACC701"
     assert "is_tensor" not in found.message
+
+
+@pytest.mark.parametrize(("again", "found"), [("random.seed(0)", []), ("torch.manual_seed(0)", ["ACC705"])])
+def test_a_seed_for_all_after_those_of_each_process(again, found, tmp_path):
+    """One stream is seeded alike, and then goes on as it was."""
+    text = f"""
+    import random
+    from accelerate.utils import set_seed
+
+    accelerator = Accelerator()
+    set_seed(1, device_specific=True)
+    before = random.getstate()
+    {again}
+    rows = random.choices([torch.ones(4)] * 100, k=50)
+    random.setstate(before)
+    loader = DataLoader(rows, batch_size=4)
+    model = torch.nn.Linear(4, 1)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, opt, loader = accelerator.prepare(model, opt, loader)
+    for x in loader:
+        opt.zero_grad()
+        accelerator.backward(model(x).mean())
+        opt.step()
+    """
+    assert [code for code, _ in named(text, tmp_path, "accelerate")] == found
+
+
+@pytest.mark.parametrize(("asked", "is_right"), [("RANK", True), ("DEBUG", False)])
+def test_what_stands_in_for_torch_where_it_is_not_installed(asked, is_right, tmp_path):
+    text = f"""
+    import types
+
+    try:
+        import torch.distributed as dist
+    except Exception:
+        dist = types.SimpleNamespace(is_initialized=lambda: False, get_rank=lambda: 0)
+
+
+    def is_main():
+        if dist.is_initialized() and {asked == "RANK"}:
+            return dist.get_rank() == 0
+        if os.environ.get("{asked}") is not None:
+            return int(os.environ.get("{asked}")) == 0
+        return True
+
+
+    dist.init_process_group("gloo")
+    model = DDP(torch.nn.Linear(4, 1))
+    if is_main():
+        print("ready")
+    """
+    assert (named(text, tmp_path) == []) == is_right
