@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
 from accelify.domains.reasons import Reason
@@ -19,6 +20,8 @@ SHARE = "is this rank's share"
 RANK, _FLAG = "the rank", "only on the main process"
 _NUMBERS = frozenset({RANK, "the number of processes"})
 _LONGEST_WAY, _MOST_STEPS = 8, 100
+# How a reason begins that says that some of many are drawn.
+_SOME = re.compile(r"`[\w.]*\b(?:choices|permutation|randperm|sample|shuffle)\(")
 # What differs by itself, and comes of no data: names that a process makes up, and what is true of it.
 _MADE_UP = _NUMBERS - {RANK} | {_FLAG, "only the main process", TEMPORARY, TIME}
 _DIFFERS = "differs between ranks"
@@ -66,8 +69,10 @@ def is_by_rank(why: Reason) -> bool:
 
 def is_alone(event: Event, value: Value, why: Reason) -> bool:
     """Whether it is the rank by itself that makes a value what it is, or what the process draws, of what goes to a
-    file, such as pictures: of a number that is shown, all are to have drawn the same one."""
-    return _is_of_rank_alone(value, why) or (event.kind == "file.write" and _is_drawn_alone(why))
+    file, such as pictures, or of some samples for a look: of a number that is shown, all are to have drawn the same
+    one."""
+    looks = event.kind == "file.write" or any(map(_SOME.match, (step.text for step in why.steps())))
+    return _is_of_rank_alone(value, why) or (looks and _is_drawn_alone(why))
 
 
 def _is_of_rank_alone(value: Value, why: Reason, steps: int = 0) -> bool:

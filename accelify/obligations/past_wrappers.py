@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from accelify.heap.on_tpu import STEPPED
 from accelify.heap.run import Event
 from accelify.heap.values import Class, Instance
 from accelify.obligations.obligation import Obligation, Status
@@ -118,8 +119,12 @@ def _is_shown_alone(event: Event, events: Sequence[Event]) -> bool:
 
 
 def _goes_past(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a call is of a part of a wrapped model, where nothing calls the wrapper."""
+    """Whether a call is of a part of a wrapped model that is trained, where nothing calls the wrapper."""
     whole, around = _wholes(event), {loop.number for loop in event.loops}
+    of_forwards = (ref for other in events if other.kind == "forward" for ref in _wholes(other))
+    stepped = {ref for ref in of_forwards if STEPPED in ref.fields}
+    if stepped and not stepped & whole:
+        return False  # the optimizer is of another model
     called = (
         other
         for other in events

@@ -104,7 +104,7 @@ accelerator = Accelerator()
 body, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
 if not args.both:
     body.requires_grad_(False)
-opt = torch.optim.SGD(head.parameters(), lr=0.1)
+opt = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
 loader = DataLoader(data, batch_size=4)
 if args.both:
     body, head, opt, loader = accelerator.prepare(body, head, opt, loader)
@@ -154,3 +154,10 @@ def test_a_trained_model_beside_a_prepared_one(parameters, is_trained, tmp_path)
     text = BESIDE.replace("PARAMETERS", parameters)
     assert named(text, tmp_path, "accelerate") == [("ACC705", "code = body(x)")] * is_trained
     assert named(text.replace("    opt.step()", BY_HAND), tmp_path, "accelerate") == []
+
+
+@pytest.mark.parametrize(("of", "found"), [("coder", ["ACC705"]), ("head", [])])
+def test_what_no_optimizer_trains_has_no_gradients_to_average(of, found, tmp_path):
+    text = TEXT.replace("[*coder.parameters(), *head.parameters()]", f"{of}.parameters()")
+    text = text.replace("CODE", "accelerator.unwrap_model(coder).encode(x)")
+    assert [code for code, _ in named(text, tmp_path, "accelerate")] == found

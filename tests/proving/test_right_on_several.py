@@ -626,3 +626,24 @@ def test_what_stands_in_for_torch_where_it_is_not_installed(asked, is_right, tmp
         print("ready")
     """
     assert (named(text, tmp_path) == []) == is_right
+
+
+@pytest.mark.parametrize(
+    ("drawn", "shown", "is_right"),
+    [
+        ("random.sample(range(60), 3)", "data[one]", True),
+        ("[random.uniform(0, 1)]", "one", False),
+    ],
+)
+def test_samples_that_the_main_process_shows_for_a_look(drawn, shown, is_right, tmp_path):
+    """Which ones it has drawn is of no account; a number that each process has drawn is another one on each."""
+    text = f"""
+    import random
+
+    accelerator = Accelerator()
+    for one in {drawn}:
+        if accelerator.is_main_process:
+            print(f"sample {{{shown}}}")
+    model, loader = accelerator.prepare(torch.nn.Linear(4, 1), DataLoader(data, batch_size=4))
+    """
+    assert (named(text, tmp_path, "accelerate") == []) == is_right
