@@ -26,7 +26,7 @@ from accelify.heap.engines import ALTERED, ENGINE, SAVES_ALONE, is_sharding, sav
 from accelify.heap.gradient_scalers import CASTING, PLAIN
 from accelify.heap.models import has_parameters_of, mark, part_trained
 from accelify.heap.moved import was_sent
-from accelify.heap.random_draws import STREAMS, seed_alike, seed_apart
+from accelify.heap.random_draws import OTHER_SEED, STREAMS, seed_alike, seed_apart
 from accelify.heap.run import Run
 from accelify.heap.state import MODE, MODE_OF_ONE
 from accelify.heap.values import (
@@ -98,7 +98,7 @@ def accelerate_call(
         specific = keywords.get("device_specific", args[1] if len(args) > 1 else NONE).const is True
         differing = [value for value in args[:1] if not array_of(value).is_uniform]
         if specific or differing:
-            seed_apart(run, STREAMS, run.reason(node, "each process has another seed", *differing))
+            seed_apart(run, STREAMS, run.reason(node, OTHER_SEED, *differing))
         else:
             run.meet("seeded", node, run.segment(node))
             seed_alike(run, STREAMS)

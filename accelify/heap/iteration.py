@@ -457,9 +457,23 @@ class Iteration:
                 bound = replace(bound, mixed=True)  # each row is gone through beside all others
             item = Value(NUMBERED if kind is Kind.WIDE else bound, value.why, type="builtins.int")
             return Iterable(item, shared=False, rounds=bound, samples=Placement(kind, rows=True))
+        if (places := _places_of(args, node)) is not None:
+            return Iterable(Value(type="builtins.int"), shared=False, elements=tuple(map(constant, places)))
         item = Value(bound if bound.kind is Kind.SAME else SAME, value.why, type="builtins.int")
         # A number that the main process has is another one elsewhere, where it may go through some rounds as well.
         return Iterable(item, shared=False, rounds=own() if bound.kind is Kind.MAIN else bound)
+
+
+def _places_of(args: Sequence[Value], node: ast.AST) -> range | None:
+    """The places of the elements of something known, `range(len(metrics))`; None where it is no length that bounds a
+    loop, or there are many."""
+    lengths = [one for one in getattr(node, "args", ()) if isinstance(one, ast.Call)]
+    numbers = [value.const for value in args if isinstance(value.const, int)]
+    by_length = any(getattr(one.func, "id", "") == "len" for one in lengths)
+    if not by_length or len(numbers) != len(args) or 0 in numbers[2:]:
+        return None
+    places = range(*numbers)
+    return places if len(places) <= _MOST_PAIRS else None
 
 
 def _names(node: ast.AST) -> Iterator[ast.Name]:

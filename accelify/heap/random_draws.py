@@ -36,7 +36,7 @@ _ONE_OF, _SPLITS = re.compile(r"`[\w.]*\bchoice\("), re.compile(r"`.*\b(?:random
 SEEDED = "drawn with one seed"
 # How a reason ends that says so of what nothing seeds.
 UNSEEDED = "draws others on each process, as nothing seeds them"
-SEEDED_APART = "seeds each process with another number"
+SEEDED_APART, OTHER_SEED = "seeds each process with another number", "each process has another seed"
 STREAMS = frozenset({"torch", "numpy", "random"})
 # The notes of what draws where `shuffle=` says so, or in each case, seeded by an argument.
 _SHUFFLING, _BY_STATE, _STATE = "draws where it shuffles", "draws from its state", "random_state"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import KEYS
 from accelify.heap.counts import OF_BATCH
-from accelify.heap.random_draws import DRAWS, SEEDED_APART, UNSEEDED
+from accelify.heap.random_draws import DRAWS, OTHER_SEED, SEEDED_APART, UNSEEDED
 from accelify.heap.run import Event
 from accelify.heap.transfers import NAMES_PROCESS, TEMPORARY, TIME
 from accelify.heap.values import Container, Value
@@ -110,7 +110,7 @@ def _is_drawn_alone(why: Reason) -> bool:
     waiting, seen = [why], set[int]()
     while waiting and len(seen) < _MOST_STEPS:
         step = waiting.pop()
-        if step.text.endswith((UNSEEDED, SEEDED_APART)):
+        if step.text.endswith((UNSEEDED, SEEDED_APART, OTHER_SEED)):
             continue
         if not step.parents or (step.says_why and not step.text.endswith(DRAWS)):
             return False

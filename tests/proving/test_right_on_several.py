@@ -647,3 +647,50 @@ def test_samples_that_the_main_process_shows_for_a_look(drawn, shown, is_right, 
     model, loader = accelerator.prepare(torch.nn.Linear(4, 1), DataLoader(data, batch_size=4))
     """
     assert (named(text, tmp_path, "accelerate") == []) == is_right
+
+
+@pytest.mark.parametrize(("number", "is_right"), [(0, True), (1, False)])
+def test_meters_that_a_loop_takes_by_their_places(number, is_right, tmp_path):
+    text = f"""
+    class Meter:
+        def __init__(self):
+            self.sum, self.count = 0.0, 0
+
+        def all_reduce(self):
+            both = torch.tensor([self.sum, self.count])
+            dist.all_reduce(both)
+            self.sum, self.count = both.tolist()
+
+    meters = [Meter(), Meter()]
+    for x, y in loader:
+        for meter in meters:
+            meter.sum += F.mse_loss(model(x), y).item()
+            meter.count += 1
+    for i in range(len(meters)):
+        if i == 0:
+            meters[i].all_reduce()
+    if dist.get_rank() == 0:
+        print(meters[{number}].sum / meters[{number}].count)
+    """
+    assert (named(GROUP + NET + LOOP + dedent(text), tmp_path) == []) == is_right
+
+
+@pytest.mark.parametrize(
+    ("shown", "codes"),
+    [
+        ("torch.save(accelerator.unwrap_model(model)(noise), 'o.pt')", []),
+        ("print(accelerator.unwrap_model(model)(noise).sum().item())", ["ACC701"]),
+    ],
+)
+def test_what_is_sampled_from_noise_of_each_process_s_seed(shown, codes, tmp_path):
+    text = f"""
+    from accelerate.utils import set_seed
+
+    accelerator = Accelerator()
+    set_seed(0, device_specific=True)
+    noise = torch.randn(8, 4, device=accelerator.device)
+    model = accelerator.prepare(torch.nn.Linear(4, 1))
+    if accelerator.is_main_process:
+        {shown}
+    """
+    assert [code for code, _ in named(text, tmp_path, "accelerate")] == codes
