@@ -34,6 +34,8 @@ DRAWS = " draws random numbers"
 _ONE_OF, _SPLITS = re.compile(r"`[\w.]*\bchoice\("), re.compile(r"`.*\b(?:random_split|train_test_split)\(")
 # What draws of other seeds need to be the same.
 SEEDED = "drawn with one seed"
+# How a reason ends that says that the other processes draw less.
+_OF_SOME = " draws on some processes only"
 # How a reason ends that says so of what nothing seeds.
 UNSEEDED = "draws others on each process, as nothing seeds them"
 SEEDED_APART, OTHER_SEED = "seeds each process with another number", "each process has another seed"
@@ -182,10 +184,10 @@ class RandomDraws:
             (one for one in self.run.guards if one.kind in ("main", "others", "some", "missing")), None
         )
         if guard is not None:
-            text = f"`{self.run.segment(node)}` draws on some processes only"
             before = parted.get(_stream(row))
+            text = f"`{self.run.segment(node)}`{_OF_SOME}"
             parted.setdefault(_stream(row), self.run.reason(node, text, guard.why))
-            return before
+            return None if before is None or before.text.endswith(_OF_SOME) else before
         return parted.get(_stream(row)) or self._unseeded(row, node)
 
     def _begins_alike(self, row: Row) -> bool:
