@@ -111,13 +111,6 @@ MUTATIONS = (
         "torch.save(accelerator.unwrap_model(net)",
         ("torch.save(",),
     ),
-    Mutation(
-        "unwrap_model left out at a whole model",
-        "super_resolution",
-        "accelerator.save(accelerator.unwrap_model(model), path)",
-        "accelerator.save(model, path)",
-        ("accelerator.save(",),
-    ),
     # Figures
     Mutation(
         "reduce of a mean left out",

@@ -103,6 +103,7 @@ ACCELERATES_ALONE = frozenset(
         "a tracker that the others do not have",
         "the main process goes through a loader that shuffles for all",
         "a barrier after the group is left",
+        "whole wrapped model",
     }
 )
 

@@ -66,7 +66,7 @@ for x, y in loader:
     opt.step()
     opt.zero_grad()
 """
-    line = "accelerator.backward(F.mse_loss(net(x), y))"
+    line = "opt.step()"
     found = named(model + made + frozen, tmp_path, "accelerate")
     assert [one for one in found if one[1] == line] == [("ACC705", line)] * ("net" not in prepared)
     assert found == [] or "net" not in prepared
@@ -95,7 +95,7 @@ for x, y in loader:
 def test_one_that_is_not_prepared_is_named_once(tmp_path):
     prepared = PREPARED.format(prepared="opt, loader = accelerator.prepare(opt, loader)")
     text = MODEL + prepared + LOOP.format(call="net(x)")
-    line = "accelerator.backward(F.mse_loss(net(x), y))"
+    line = "opt.step()"
     assert named(text, tmp_path, "accelerate").count(("ACC705", line)) == 1
 
 

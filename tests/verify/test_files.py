@@ -355,6 +355,32 @@ def test_any_value_equals_itself_in_json_and_pickle(value: Any) -> None:
     assert comparison.match == 0, comparison.first
 
 
+class Plain:
+    """Any object."""
+
+    def __init__(self) -> None:
+        self.rates = [0.1, 0.2]
+
+
+class Wrapper:
+    """Written as what is in it, as the runtime's wrappers are."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.inner.__reduce_ex__(1)
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, pickle.HIGHEST_PROTOCOL])
+def test_what_is_written_through_a_wrapper_is_what_is_in_it(protocol: int) -> None:
+    from accelify.verify.compare.pickles import read_pickle
+
+    inner = Plain()
+    read = [read_pickle(pickle.dumps(one, protocol)) for one in (inner, Wrapper(inner))]
+    assert read[0] == read[1]
+
+
 def test_an_import_of_torch_is_not_needed() -> None:
     import subprocess
     import sys

@@ -136,7 +136,8 @@ class _Unpickler(pickle.Unpickler):
         self.kinds: dict[tuple[str, str], Any] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        module = {"__builtin__": "builtins"}.get(module, module)
+        # As protocols before the third name them.
+        module = {"__builtin__": "builtins", "copy_reg": "copyreg"}.get(module, module)
         if (module, name) in _SAFE:
             return _SAFE[module, name]
         if module == "copyreg" and name == "_reconstructor":
