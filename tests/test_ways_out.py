@@ -45,6 +45,10 @@ def test_a_message_that_has_one_stays(message: str) -> None:
             "prepare it: `accelerator.prepare(...)`",
         ),
         (
+            "the processes train on data that differ between them: `torch.randn(4)` draws random numbers (line 2)",
+            "draw and choose them alike on all: with one seed, or as the main process does",
+        ),
+        (
             "`total / len(data)`, as reduced by sum (line 9), from this rank's share of `loader`",
             "reduce the sum and the number that it is divided by, each by itself",
         ),
