@@ -27,6 +27,7 @@ from accelify.heap.object_calls import ObjectCalls
 from accelify.heap.parameters import SPREAD, bind_parameters, fitting
 from accelify.heap.process_groups import argument_of, distributed_call, divided, rank_of_environment
 from accelify.heap.state import made_again
+from accelify.heap.steps import stepped
 from accelify.heap.turns import FIRST
 from accelify.heap.values import (
     ENDED,
@@ -220,6 +221,7 @@ class Calls:
     ) -> Value:
         if isinstance(ref.method, Function):
             made_again(self.run, ref.method.name, ref.receiver, node)
+            self._steps(ref.method, ref.receiver.of(Instance), node)
             return self.call_function(ref.method, [ref.receiver, *args], keywords, node)
         receiver = ref.receiver
         for inner in receiver.refs:
@@ -290,7 +292,14 @@ class Calls:
         function = self.engine.attributes.method(ref, name)
         if function is None:
             return None
+        self._steps(function, [ref], node)
         return self.call_function(function, [Value(refs=(ref,)), *args], keywords or {}, node)
+
+    def _steps(self, method: Function, of: Sequence[Instance], node: ast.AST) -> None:
+        """A step of an optimizer whose class is the script's."""
+        for one in of if method.name == "step" else ():
+            if one.kind == "optimizer":
+                stepped(self.engine, one, (), {}, node)
 
     # Objects
 

@@ -24,11 +24,11 @@ from accelify.heap.containers import (
 from accelify.heap.found_files import is_found
 from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
-from accelify.heap.models import SIGNS, asked, gone_through, is_prepared, mark
+from accelify.heap.models import SIGNS, asked, gone_through, mark
 from accelify.heap.moved import COPYING, are_passed, sent
 from accelify.heap.paths import joined_path, known_of, pattern, with_text
-from accelify.heap.schedules import is_of_all, length_of
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
+from accelify.heap.steps import STEPPING, stepped
 from accelify.heap.texts import formatted, text_of
 from accelify.heap.transfers import TEMPORARY, Transfers
 from accelify.heap.unknown_calls import UnknownCalls
@@ -146,24 +146,8 @@ class LibraryCalls:
         if name == "backward" and (instance is None or instance.kind == "object"):
             self.run.meet("backward", node, "backward", [receiver], detail="plain")
             return NONE
-        if instance is not None and instance.kind in ("optimizer", "scheduler", "scaler") and name == "step":
-            kind = "schedule" if instance.kind == "scheduler" else "step"
-            length = self._length(instance, node)
-            counted = "plain" if length is None else "whole" if is_of_all(length) else "own rounds"
-            detail = "prepared" if instance.prepared else counted
-            known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
-            if kind == "schedule" and any(self._is_short(self._length(one, node)) for one in known):
-                detail = "fast"
-            inner = (
-                instance.wrapped.of(Instance) if instance.wrapped is not None and self.run.at_model else []
-            )
-            if detail in ("plain", "prepared") and any(
-                map(self._is_bare, inner or ([instance] if detail == "plain" else []))
-            ):
-                detail = "bare"
-            for closure in [value for value in [*args, *keywords.values()] if value.of(Function)]:
-                self.engine.calls.call(closure, [], {}, node)
-            self.run.meet(kind, node, f"{instance.kind}.step", [*args, *keywords.values()], detail=detail)
+        if instance is not None and instance.kind in STEPPING and name == "step":
+            stepped(self.engine, instance, args, keywords, node)
             return NONE
         if (
             name in ("register_buffer", "register_parameter")
@@ -214,23 +198,6 @@ class LibraryCalls:
             return self.unknown_calls.method(receiver, instance, name, args, keywords, node)
         made = self._by_row(row, name, [receiver, *args], keywords, node, receiver=True)
         return replace(made, type=BARE_WEIGHTS) if weights and self.run.checks else made
-
-    def _length(self, schedule: Instance, node: ast.AST) -> Value | None:
-        """The length of a schedule; functions that give its rates read what is there as they are called."""
-        rates = self.run.read(schedule, "#rates")
-        if rates is not None:
-            return length_of(self.engine, [rates], node)
-        return self.run.read(schedule, "#length")
-
-    def _is_short(self, length: Value | None) -> bool:
-        """Whether a schedule's length is in rounds of each process."""
-        return length is not None and (not self.run.checks or array_of(length).degree == 1)
-
-    def _is_bare(self, optimizer: Instance) -> bool:
-        """Whether it steps parameters of models none of which is prepared."""
-        stepped = self.run.read(optimizer, "#of")
-        models = stepped.of(Instance) if stepped is not None else []
-        return not all(is_prepared(self.run, model) for model in models)
 
     def _parameters(self, receiver: Value, node: ast.AST) -> Value:
         made = self.run.allocate((node, "parameters"), lambda: Instance(None, "", "parameters"))

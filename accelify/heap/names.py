@@ -286,7 +286,7 @@ class Attributes:
             return named_in(base, others.plain(), name, whole_of(base))
         known = name.startswith("__") or (ref.kind == "module" and name in OF_MODULES)
         asked = self.method(ref, "__getattr__") if not known else None
-        if asked is not None:
+        if asked is not None and not asked.only_raises:
             return self.engine.calls.call_function(asked, [receiver, constant(name)], {}, node)
         if launched:
             return rank(self.run, node)

@@ -188,6 +188,12 @@ class Function(Ref):
         self._gives: bool | None = None
 
     @property
+    def only_raises(self) -> bool:
+        """Whether it ends with an error and gives nothing."""
+        last = self.node.body[-1] if isinstance(self.node.body, list) else None
+        return isinstance(last, ast.Raise) and not any(isinstance(n, ast.Return) for n in ast.walk(self.node))
+
+    @property
     def is_generator(self) -> bool:
         """Whether it gives values by `yield`."""
         if self._gives is None:

@@ -36,7 +36,7 @@ from accelify.obligations.own_ranks import (
 )
 from accelify.obligations.own_samples import is_of_own_sample
 from accelify.obligations.past_wrappers import is_averaged_by_hand, is_trained_in, unprepared
-from accelify.obligations.runs import has_accelerator
+from accelify.obligations.runs import has_accelerator, is_within_step
 from accelify.obligations.sampler_epochs import numbered
 from accelify.obligations.schedules import TRAINING, scheduled, stepped
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
@@ -84,6 +84,8 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
         event: of a script that is written for several processes.
         events: all of the script.
     """
+    if is_within_step(event, events):
+        return  # it is named where the step is taken
     yield from hazards_of(event, events)
     yield from after_leaving(event)
     if event.kind == "misuse":

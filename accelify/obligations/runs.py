@@ -34,6 +34,17 @@ def has_accelerator(event: Event, events: Sequence[Event]) -> bool:
     return made and any(other.name == "Accelerator" for other in of_its_run(event, events))
 
 
+def is_within_step(event: Event, events: Sequence[Event]) -> bool:
+    """Whether an event is a part of the step of an optimizer of the script's class, which the same processes take."""
+    parting = [guard for guard in event.guards if guard.parts_ranks]
+    return event.kind in ("step", "state.write") and any(
+        other.kind == "step"
+        and (other.module.path, other.line) in event.via
+        and all(guard in other.guards for guard in parting)
+        for other in events
+    )
+
+
 def has_own_runtime(event: Event, events: Sequence[Event]) -> bool:
     """Whether accelify's own runtime prepares the models, whose wrappers are written as what is in them."""
     return any(_OWN_RUNTIME in module.text for module in {one.module for one in [event, *events]})
