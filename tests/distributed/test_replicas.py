@@ -52,6 +52,20 @@ def test_weights_in_another_order_are_refused(engine):
         )
 
 
+def _lazy(called):
+    model = nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 1))
+    if called:
+        torch.manual_seed(0)
+        model(torch.randn(2, 3))
+    return list(fresh_accelerator().prepare(model)(torch.ones(2, 3)).shape)
+
+
+def test_weights_without_a_shape_are_refused():
+    assert run_ranks(2, _lazy, True) == [[2, 1]] * 2
+    for outcome in try_ranks(2, _lazy, False):
+        assert "`0.weight` of Sequential has no shape before the first batch" in outcome.error
+
+
 def _with_a_new_head(ranks):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))

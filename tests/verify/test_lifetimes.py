@@ -57,6 +57,15 @@ def test_what_is_kept(nursery: Nursery, tmp_path: Path, processes: int) -> None:
     )
 
 
+def test_layers_that_have_no_size_before_the_first_batch(nursery: Nursery, tmp_path: Path) -> None:
+    one, two = (
+        text.replace("nn.Linear(5, 8)", "nn.LazyLinear(8)")
+        for text in texts("pass", "model, opt, shared = accelerator.free_memory(model, opt, shared)")
+    )
+    original, other, lines = run_pair(nursery, tmp_path, (one, two), 1)
+    assert not differences(lifetimes.compare(original, other, lines, exact=True))
+
+
 @pytest.mark.distributed
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_is_let_go_of(nursery: Nursery, tmp_path: Path, processes: int) -> None:

@@ -21,7 +21,8 @@ def agree_on_names(model: torch.nn.Module) -> None:
         model: not wrapped yet.
 
     Raises:
-        ValueError: on every rank, where weights or buffers are not the same ones in the same order after that.
+        ValueError: on every rank, where weights or buffers are not the same ones in the same order after that, or have
+            no shape so far.
     """
     if not _any_other(_names(model)):
         return
@@ -44,6 +45,12 @@ def agree_on_names(model: torch.nn.Module) -> None:
 
 def _names(model: torch.nn.Module) -> list[str]:
     named = (*model.named_parameters(), *model.named_buffers())
+    shapeless = next((name for name, tensor in named if torch.nn.parameter.is_lazy(tensor)), None)
+    if shapeless is not None:
+        raise ValueError(
+            f"`{shapeless}` of {type(model).__name__} has no shape before the first batch, and is not to be divided or "
+            "averaged: run a batch through the model before `prepare`, as in `model(next(iter(loader))[0])`"
+        )
     return [f"{name} {list(tensor.shape)}" for name, tensor in named]
 
 

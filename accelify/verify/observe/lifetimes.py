@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 
@@ -111,7 +112,9 @@ class Lifetimes:
             id(part) for m in alive for part in m.__dict__.get("_modules", {}).values() if part is not None
         }
         roots = [m for m in alive if id(m) not in parts and "_modules" in m.__dict__]
-        sizes = {id(p): p.numel() * p.element_size() for m in roots for p in m.parameters()}
+        # A lazy layer's have no size before the first batch.
+        sized = [p for m in roots for p in m.parameters() if not is_lazy(p)]
+        sizes = {id(p): p.numel() * p.element_size() for p in sized}
         return sum(next(m.parameters(), None) is not None for m in roots), sum(sizes.values())
 
 
