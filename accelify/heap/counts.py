@@ -354,6 +354,7 @@ def rank_flag(op: ast.cmpop, left: Value, right: Value) -> str:
         # `rank in [-1, 0]`: -1 stands for a process that is alone.
         inside = [item for ref in right.of(Container) for item in ref.looked_into().items()]
         numbers = {_as_number(value, left).const for name, value in inside if name.startswith("[")}
+        numbers -= {number for number in numbers if isinstance(number, str)}  # "cuda:0", which no rank is
         return MAIN_FLAG if 0 in numbers and numbers <= {-1, 0, None} else ""
     if isinstance(op, ast.NotIn) and left.type == RANK:
         return OPPOSITES.get(rank_flag(ast.In(), left, right), "")
