@@ -63,6 +63,7 @@ from accelify.heap.values import (
     TUPLE,
     TURN,
     UNSET,
+    Class,
     Container,
     Function,
     Instance,
@@ -401,7 +402,10 @@ class Expressions:
         return Value(refs=(made,), type=type_)
 
     def _Subscript(self, node: ast.Subscript, scope: Ref) -> Value:
-        return self.index(node, self.evaluate(node.value, scope), node.slice, scope)
+        base = self.evaluate(node.value, scope)
+        if base.refs and all(isinstance(ref, Class) and _is_generic(ref) for ref in base.refs):
+            return base  # `Base[Model]` is Base
+        return self.index(node, base, node.slice, scope)
 
     def index(self, node: ast.AST, base: Value, at: ast.expr, scope: Ref) -> Value:
         """An element, or a part of rows."""
@@ -475,3 +479,11 @@ class Expressions:
 
     def _Call(self, node: ast.Call, scope: Ref) -> Value:
         return self.engine.calls.call_node(node, scope)
+
+
+def _is_generic(cls: Class) -> bool:
+    """Whether `Trainer[Model]` is the class itself: it has no metaclass, as enumerations do, that says what else."""
+    line = cls.line_up()
+    keywords = (one for ref in line if isinstance(ref, Class) for one in ref.node.keywords)
+    chosen = any(one.arg == "metaclass" and "ABCMeta" not in ast.unparse(one.value) for one in keywords)
+    return not chosen and not any(isinstance(ref, Library) and ref.name.startswith("enum.") for ref in line)

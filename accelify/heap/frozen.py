@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 from accelify.heap.on_tpu import STEPPED
 from accelify.heap.run import Run
-from accelify.heap.values import NONE, Instance, Value, constant
+from accelify.heap.values import NONE, Container, Instance, Value, constant
 
 # Whether all parameters of a model were frozen last, and what gives it others beside methods for adapters.
 _FROZEN = "#frozen"
 _GROWING = frozenset({"add_module", "register_module", "register_parameter", "set_attn_processor"})
+# What an object holds or goes over.
+OVER = "#over"
 
 
 def note_frozen(run: Run, model: Instance, name: str, args: Sequence[Value]) -> None:
@@ -73,6 +75,9 @@ def is_frozen(run: Run, model: Instance) -> bool:
     if (run.read(model, _FROZEN) or NONE).const is not True or run.read(model, STEPPED) is not None:
         return False
     run.store.look(model)
-    names = [name for name in model.fields if name[0] != "#"]
-    parts = [one for name in names for one in (run.read(model, name) or NONE).of(Instance)]
-    return all((run.read(one, _FROZEN) or NONE).const is not False for one in parts)
+    values = [run.read(model, name) or NONE for name in model.fields if name[0] != "#" or name == OVER]
+    inside = [one for value in values for ref in value.of(Container) for one in ref.looked_into().values()]
+    parts = [one for value in [*values, *inside] for one in value.of(Instance)]
+    return not any(
+        (run.read(one, _FROZEN) or NONE).const is False or run.read(one, STEPPED) is not None for one in parts
+    )

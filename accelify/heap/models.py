@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, cast
 
 from accelify.heap.builtin_calls import container_method
 from accelify.heap.containers import container, element, elements, put
-from accelify.heap.frozen import note_frozen
+from accelify.heap.frozen import OVER, note_frozen
 from accelify.heap.run import Run
 from accelify.heap.values import UNSET, Bound, Class, Container, Function, Instance, Library, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
-# What an object holds or goes over, and that it is a model: True where its parameters are trained.
-OVER = "#over"
+# That an object is a model: True where its parameters are trained.
 MODEL = "#model"
 _SEQUENCE = "torch.nn.Sequential"
 _HOLDERS = frozenset({_SEQUENCE, "torch.nn.ModuleList", "torch.nn.ModuleDict"})

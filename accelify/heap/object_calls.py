@@ -66,7 +66,7 @@ class ObjectCalls:
         whole = self.run.read(ref, "#prepared")
         passed = [whole] if whole is not None else []
         # Parts of a sharded model put their gradients together by themselves.
-        if not (passed and self.run.in_place):
+        if not (passed and self.run.in_place) and not is_frozen(self.run, ref):
             trained = whole is None and self.run.read(ref, STEPPED) is not None
             detail = "stepped" if trained else "unprepared"
             self.run.meet("forward", node, self.run.segment(node), passed, detail=detail)

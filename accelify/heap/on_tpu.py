@@ -26,6 +26,8 @@ _NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool"})
 _PADS = re.compile(r"padding\s*=\s*(?:True|['\"]longest)|\bpad_sequence\(")
 # Methods and functions that give truth values.
 _TRUTHS = frozenset("bool eq ge gt isfinite isinf isnan le logical_and logical_not logical_or lt ne".split())
+# What is computed of a batch: of this rank's, or of all ranks' that were put together.
+_OF_ROUNDS = frozenset({Kind.ROUND, Kind.WIDE})
 _LOOPS = (ast.For, ast.While)
 _SPEAKS = re.compile(r"\btorch_xla\b|\bDistributedType\.(?:XLA|TPU)\b")
 
@@ -39,9 +41,8 @@ def of_method(run: Run, receiver: Value, name: str, node: ast.AST) -> None:
         name: of the method.
         node: the call.
     """
-    if name in _FETCHES and run.loops:
-        if array_of(receiver).kind is Kind.ROUND and _is_in_each_round(run, node):
-            _waits(run, node)
+    if name in _FETCHES:
+        _fetches(run, receiver, node)
     elif name in ("to", "cuda"):
         if any(run.read(ref, STEPPED) is not None for ref in receiver.of(Instance)):
             text = "gives the model other parameters on a TPU than the optimizer has; move it before that is made"
@@ -68,7 +69,7 @@ def of_call(run: Run, name: str, args: Sequence[Value], node: ast.AST) -> None:
 
 def _fetches(run: Run, value: Value, node: ast.AST) -> None:
     """A number that is taken from the device."""
-    if run.loops and array_of(value).kind is Kind.ROUND and _is_in_each_round(run, node):
+    if run.loops and array_of(value).kind in _OF_ROUNDS and _is_in_each_round(run, node):
         _waits(run, node)
 
 

@@ -104,6 +104,13 @@ WRONG = cases(
         TRAIN + "    total += loss.item()\n",
         "item()",
     ),
+    (
+        "a number of all processes in each step on a TPU",
+        HF,
+        XLA,
+        TRAIN + "    mean = accelerator.gather(loss.repeat(4)).mean().item()\n",
+        "item()",
+    ),
     ("another number in each step on a TPU", HF, XLA, TRAIN + "    more = float(loss)\n", "float(loss)"),
     (
         "a backward by its function",
@@ -495,6 +502,13 @@ RIGHT = cases(
         HF,
         XLA + "total, n = 0.0, 0\n",
         TRAIN + "    n += 1\n    if n % 100 == 0:\n        total += loss.item()\n",
+        "",
+    ),
+    (
+        "a number of all processes in each step",
+        HF,
+        "",
+        TRAIN + "    mean = accelerator.gather(loss.repeat(4)).mean().item()\n",
         "",
     ),
     (

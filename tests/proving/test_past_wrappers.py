@@ -124,6 +124,32 @@ def test_a_model_that_is_prepared_where_it_is_trained(code, tmp_path):
     assert found == ([] if code == "body(x)" else [("ACC705", f"code = {code}")])
 
 
+PARTS = """
+accelerator = Accelerator()
+coder, net = torch.nn.Linear(4, 4), torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+coder.requires_grad_(False)
+net.requires_grad_(False)
+head = HEAD
+head.requires_grad_(True)
+opt = torch.optim.SGD(head.parameters(), lr=0.1)
+head, opt, loader = accelerator.prepare(head, opt, DataLoader(data, batch_size=4))
+for x, y in loader:
+    out = net(coder(x))
+    accelerator.backward(F.mse_loss(CALL, y))
+    opt.step()
+    opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "call", "is_right"),
+    [("torch.nn.Linear(1, 1)", "head(out)", True), ("net[1]", "out", False)],
+)
+def test_a_model_none_of_whose_parts_is_trained_needs_no_wrapper(head, call, is_right, tmp_path):
+    found = named(PARTS.replace("HEAD", head).replace("CALL", call), tmp_path, "accelerate")
+    assert found == ([] if is_right else [("ACC705", "out = net(coder(x))")])
+
+
 BESIDE = """
 accelerator = Accelerator()
 body, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)

@@ -134,3 +134,37 @@ def test_a_method_of_a_model_that_an_unread_package_makes(tmp_path):
         text, tmp_path, "accelerate"
     )
     assert named(BUILT.replace("CALLED", "model(x)"), tmp_path, "accelerate") == []
+
+
+@pytest.mark.parametrize(
+    ("head", "is_entered"),
+    [
+        ("class Base:", True),
+        ("class Base(Generic[M], metaclass=ABCMeta):", True),
+        ("class Base(metaclass=Table):", False),
+    ],
+)
+def test_a_base_that_is_chosen_by_a_type_is_that_class(head, is_entered, tmp_path):
+    text = f"""
+from abc import ABCMeta
+from typing import Generic, TypeVar
+
+M = TypeVar("M")
+
+class Table(type):
+    def __getitem__(cls, name):
+        return registry[name]
+
+{head}
+    def begin(self):
+        self.end(True)
+
+class Trainer(Base[M]):
+    def end(self, is_called=False):
+        if is_called:
+            print("entered")
+
+dist.init_process_group("gloo")
+Trainer().begin()
+"""
+    assert (("ACC702", 'print("entered")') in named(text, tmp_path)) is is_entered

@@ -54,10 +54,20 @@ def roots_of(path: Path) -> list[Path]:
             return [folder, *(marked or above), *([top] if marked else [])]
         # Nothing says where the project begins: it may be a package itself, run from within.
         outermost = next(one for one in (folder, *folder.parents) if one.parent == top)
-        return list(dict.fromkeys([folder, top, outermost]))
+        # A script that says how the folder around is called is run from the one above.
+        named = [top.parent] if _imports(path, top.name) else []
+        return list(dict.fromkeys([folder, top, outermost, *named]))
     # A script in `tools/` or `examples/vision/` imports from the project's root.
     roots = up_to_top(folder)
     return [*roots, *(root / "src" for root in roots if looked_at.is_folder(root / "src"))]
+
+
+def _imports(path: Path, name: str) -> bool:
+    """Whether a script imports a package by its whole name, or something of it."""
+    data = looked_at.read(path) if looked_at.is_file(path) else None
+    text = (data or b"").decode("utf-8", "replace")
+    found = ([base] if base else plain.split(",") for base, _, plain in _IMPORT.findall(text))
+    return any(one.strip().partition(".")[0] == name for ones in found for one in ones)
 
 
 def up_to_top(folder: Path) -> list[Path]:

@@ -146,6 +146,20 @@ def test_no_root_is_guessed_above_a_package_without_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "found"), [("from tools.net import make\n", True), ("import toolset\n", False)]
+)
+def test_a_folder_around_a_package_that_the_script_calls_by_its_name(
+    script: str, found: bool, tmp_path: Path
+) -> None:
+    inner = tmp_path / "tools" / "train"
+    inner.mkdir(parents=True)
+    for file in (inner / "__init__.py", inner.parent / "net.py"):
+        file.write_text("def make():\n    return 1\n")
+    (inner / "run.py").write_text(script)
+    assert (tmp_path.resolve() in roots_of(inner / "run.py")) is found
+
+
+@pytest.mark.parametrize(
     ("told", "found"), [("{0}/other:{0}/lib", True), ("{0}/lib:", True), ("{0}/other", False), ("", False)]
 )
 def test_the_folders_of_the_environment(
