@@ -70,7 +70,7 @@ _SILENCING = frozenset(
 # What asks whether something is there, and reads nothing of it.
 QUESTIONS = frozenset({"exists", "lexists", "isfile", "isdir", "is_file", "is_dir"})
 # What runs a function beside this process, and what it must not do there.
-_STARTED = frozenset({"multiprocessing.Process", "threading.Thread"})
+_STARTED = frozenset({"multiprocessing.Process", "torch.multiprocessing.Process", "threading.Thread"})
 _OF_RANKS = frozenset({"backward", "step", "collective", "prepare", "accelerator"})
 # The logger and the trackers of Accelerate, and of the runtime.
 _OF_MAIN = ("accelerate.logging.MultiProcessAdapter.", "accelerate.tracking.GeneralTracker.")

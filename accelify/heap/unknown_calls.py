@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import WIDE_ROWS, Kind, Placement, function, own
@@ -16,7 +17,18 @@ from accelify.heap.misuse import SAMPLERS
 from accelify.heap.models import MODEL
 from accelify.heap.moved import are_passed
 from accelify.heap.paths import file_of, is_path
-from accelify.heap.values import DEVICE, TENSOR, UNSET, Bound, Container, Function, Instance, Library, Value
+from accelify.heap.values import (
+    DEVICE,
+    TENSOR,
+    UNSET,
+    Bound,
+    Container,
+    Function,
+    Instance,
+    Library,
+    Value,
+    constant,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -42,6 +54,8 @@ _MOVES = frozenset(
     "batch_to_gpu batch_to_device tensor_to_cuda send_to_cuda send_to_gpu send_to_device put_on_gpu maybe_cuda "
     "to_cuda_if_available cuda_if_available maybe_to_cuda".split()
 )
+# That an object got something of a rank's for what it does with it, and not for what it gave.
+_TAKES = "#takes"
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 
@@ -199,6 +213,8 @@ class UnknownCalls:
             bag = self.run.read(instance, "#bag")
             refs = bag.of(Container) if bag is not None else []
             taken = [value for value, place in zip(operands, places, strict=True) if not place.is_same]
+            if taken and (name != "__call__" or node in _left_alone(self.run.module.tree)):
+                self.run.store.set(instance, _TAKES, constant(True))
             if taken and not refs and instance.kind in ("object", "metric", "table"):
                 self.run.depends()
                 refs = [self.run.passing("bag", instance.loops)]
@@ -211,7 +227,9 @@ class UnknownCalls:
             # What a layer of a model gives in the model's forward, it does not have from other batches, and what an
             # object gives that is called like a function, such as a loss, is taken for one of what it gets.
             called = name == "__call__" and instance.kind == "object"
-            called = called and function(places).kind is Kind.ROUND
+            # So it is of one that never got anything but for what it gave of it, such as a tokenizer.
+            plain = bool(operands) and called and self.run.read(instance, _TAKES) is None
+            called = called and (plain or function(places).kind is Kind.ROUND)
             if refs and not called and not (marked is not None and self.run.is_called("forward")):
                 return self._of_bag(instance, Value(refs=(refs[0],)), name, node)
         place = function([receiver.place, *places])
@@ -256,6 +274,13 @@ class UnknownCalls:
             if isinstance(ref, Bound) and isinstance(ref.method, str) and ref.method != "__call__":
                 return ref.method
         return self.run.segment(getattr(node, "func", node))
+
+
+@lru_cache(maxsize=64)
+def _left_alone(tree: ast.Module | None) -> frozenset[ast.AST]:
+    """The expressions of a module that are statements: nothing takes what they give."""
+    nodes = ast.walk(tree) if tree is not None else ()
+    return frozenset(one.value for one in nodes if isinstance(one, ast.Expr))
 
 
 def _waits_for_items(node: ast.AST) -> bool:

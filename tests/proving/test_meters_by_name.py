@@ -66,3 +66,37 @@ if dist.get_rank() == 0:
 )
 def test_meters_that_are_put_together_one_by_one(target, together, found, tmp_path):
     assert named(TEXT.format(target=target, together=together), tmp_path) == found
+
+
+CALLED = """
+from words import make
+
+dist.init_process_group("gloo")
+loader = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+made, names = make(), ["loss"]
+for x, y in loader:
+    opt.zero_grad()
+    loss = F.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+    {taken}
+if dist.get_rank() == 0:
+    print({shown})
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "shown", "is_right"),
+    [
+        ("words = made(x)", "made(names)", True),
+        ("words = made(x)", "made()", False),
+        ("words = made(x)", "made.compute()", False),
+        ("made(names[0], loss)", "made(names)", False),
+    ],
+)
+def test_an_object_that_is_called_for_what_it_gives(taken, shown, is_right, tmp_path):
+    """A tokenizer gives what it makes of its words, a meter what it got before."""
+    found = named(CALLED.format(taken=taken, shown=shown), tmp_path)
+    assert found == ([] if is_right else [("ACC701", f"print({shown})")])

@@ -134,6 +134,20 @@ def test_a_process_that_joins_none_is_started_by_every_rank(tmp_path):
     assert ("ACC702", 'print("started")') in found(text, tmp_path)
 
 
+@pytest.mark.parametrize(("function", "codes"), [("target=work", []), ("", ["ACC702"])])
+def test_a_worker_process_of_each_rank_is_no_command(function, codes, tmp_path):
+    text = f"""\
+    def work():
+        pass
+
+    dist.init_process_group("gloo")
+    net = DDP(torch.nn.Linear(4, 1))
+    worker = mp.Process({function})
+    worker.start()
+    """
+    assert [code for code, _ in found(text, tmp_path)] == codes
+
+
 SEARCHED = """\
 import optuna
 
