@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from accelify.domains.collectives import all_reduced, broadcast, gathered
+from accelify.domains.collectives import all_reduced, broadcast, gathered, words_of
 from accelify.domains.placement import EACH, MAIN, ONE, SAME, Kind, Placement, own
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
@@ -426,7 +426,7 @@ def _collective(
     value = args[sent]
     inner = element(run, value, node) if value.of(Container) else value
     place = _made(word, array_of(inner), args, keywords)
-    text = "gathered" if "gather" in word else f"reduced by {word}" if "reduce" in word else word
+    text = words_of(word, array_of(inner))
     made = Value(place, again(run, inner, node) or run.reason(node, text, inner), type=inner.type)
     containers = args[into].of(Container)
     if containers and (place.kind is Kind.PARTS or place.form == EACH):
