@@ -27,6 +27,7 @@ from accelify.heap.paths import known_of
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.tables import passed_back
+from accelify.heap.unbound import has_attribute
 from accelify.heap.values import (
     FIRST_FLAG,
     NONE,
@@ -181,8 +182,8 @@ def distributed_call(
         return Value(refs=(made,))
     if name in ("os.getenv", "os.environ.get") and args:
         return _of_environment(engine.run, args[0], node)
-    if name == "builtins.hasattr" and len(args) == 2 and args[1].const == "module":
-        return constant(True) if all(ref.prepared for ref in args[0].of(Instance)) and args[0].refs else None
+    if name == "builtins.hasattr" and len(args) == 2:
+        return has_attribute(run, *args)
     if name == "copy.deepcopy" and args:
         return _copied(run, args[0], node)
     if name == "torch.device":
