@@ -11,10 +11,14 @@ from accelify.domains.placement import (
     Placement,
     alone,
     exponent_sum,
+    is_figure,
     own,
     same,
     wide,
 )
+
+# How a reason ends that says that a mean of each rank is reduced.
+OF_MEANS = ", a mean on each rank"
 
 
 @alone
@@ -68,3 +72,16 @@ def broadcast(place: Placement) -> Placement:
         # Of what differs between any two runs, such as a name made up at random, the main process's is as good.
         return SAME
     return place if place.is_uniform else UNRELATED
+
+
+def words_of(word: str, place: Placement) -> str:
+    """How a reason says what a collective of torch.distributed makes of a value.
+
+    Args:
+        word: its name.
+        place: of the value on each rank.
+    """
+    if "gather" in word:
+        return "gathered"
+    is_mean = is_figure(place) and place.samples == 0 and place.degree == 0 and not place.mixed
+    return f"reduced by {word}{OF_MEANS if is_mean else ''}" if "reduce" in word else word

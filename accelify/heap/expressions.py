@@ -52,6 +52,7 @@ from accelify.heap.parts_of_rows import of_each_row, part_of
 from accelify.heap.paths import joined_path, named_in, pattern, with_text
 from accelify.heap.state import is_part
 from accelify.heap.texts import known_text, percent, text_of, texts_of
+from accelify.heap.unbound import meet_unset
 from accelify.heap.values import (
     BATCH,
     DEVICE,
@@ -127,7 +128,10 @@ class Expressions:
         return self.engine.names.read(node.id, scope, node)
 
     def _Attribute(self, node: ast.Attribute, scope: Ref) -> Value:
-        return self.engine.attributes.read(self.evaluate(node.value, scope), node.attr, node)
+        base = self.evaluate(node.value, scope)
+        if self.run.checks:
+            meet_unset(self.run, base, node.attr, node)
+        return self.engine.attributes.read(base, node.attr, node)
 
     def _Lambda(self, node: ast.Lambda, scope: Ref) -> Value:
         made = Function(node, self.run.module, scope, "<lambda>")

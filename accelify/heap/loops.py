@@ -246,7 +246,9 @@ class Loops:
         begins = None if _is_begin(base, value.delta) or nothing else base.place
         place = accumulated(begins, value.delta, loop.shared, loop.samples)
         if loop.shared and place.kind in (Kind.SAME, Kind.LINEAR):
-            place = replace(place, phase=BEFORE)
+            # A converted figure is to be exact, and the last batches of the ranks may have other sizes.
+            counts = self.run.checks and begins is None and place.degree == 1 and value.delta.even
+            place = replace(place, phase=BEFORE, rows=counts and place.kind is Kind.LINEAR)
         if place.is_same and value.delta.is_same:
             return Value(
                 place,

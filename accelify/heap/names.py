@@ -24,6 +24,7 @@ from accelify.heap.paths import named_in
 from accelify.heap.process_groups import LAUNCHED_WITH, of_mpi, rank
 from accelify.heap.questions import of_class
 from accelify.heap.state import state_written
+from accelify.heap.unbound import meet_unbound
 from accelify.heap.values import (
     ONLY,
     Bound,
@@ -99,7 +100,7 @@ class Names:
         value = self.run.read(owner, name) if owner is not None else None
         if value is not None:
             if owner is not None and self.run.checks and f"{ONLY}{name}" in owner.fields:
-                self._meet_unbound(owner, name, node)
+                meet_unbound(self.run, owner, name, node)
             return self.engine.modules.loaded(value)
         if name == "__name__":
             return constant(self.run.module.name)
@@ -112,17 +113,6 @@ class Names:
             return Value(refs=(Library(_BY_STARS[name]),))
         self.run.assume(f"`{name}`, which nothing binds that was read, is the same on every rank", node)
         return Value()
-
-    def _meet_unbound(self, owner: Ref, name: str, node: ast.AST) -> None:
-        """A name is used that some processes have alone: named once for each time that it is bound."""
-        run = self.run
-        run.depends()
-        only = run.read(owner, f"{ONLY}{name}")
-        if only is None or hasattr(builtins, name) or any(guard.parts_ranks for guard in run.guards):
-            return
-        run.store.set(owner, f"{ONLY}{name}", None)
-        text = f"`{name}` is bound on some processes only, and the others end here with a NameError"
-        run.meet("misuse", node, text, [only], detail="same")
 
     def owner(self, name: str, scope: Ref) -> Ref | None:
         """The scope in which a name is bound now."""
@@ -390,6 +380,8 @@ class Attributes:
                     self.engine.calls.call_function(setter, [Value(refs=(target,)), value], {}, node)
                     continue
                 self.run.store.set(target, name, state_written(self.run, target, name, value, node))
+                if f"{ONLY}{name}" in target.fields:
+                    self.run.store.set(target, f"{ONLY}{name}", None)
 
 
 def _is_same_method(one: Value, other: Value, base: Value) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from accelify.domains.collectives import all_reduced, broadcast, gathered
+from accelify.domains.collectives import all_reduced, broadcast, gathered, words_of
 from accelify.domains.placement import EACH, MAIN, ONE, SAME, Kind, Placement, own
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
@@ -27,6 +27,7 @@ from accelify.heap.paths import known_of
 from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.tables import passed_back
+from accelify.heap.unbound import has_attribute
 from accelify.heap.values import (
     FIRST_FLAG,
     NONE,
@@ -181,8 +182,8 @@ def distributed_call(
         return Value(refs=(made,))
     if name in ("os.getenv", "os.environ.get") and args:
         return _of_environment(engine.run, args[0], node)
-    if name == "builtins.hasattr" and len(args) == 2 and args[1].const == "module":
-        return constant(True) if all(ref.prepared for ref in args[0].of(Instance)) and args[0].refs else None
+    if name == "builtins.hasattr" and len(args) == 2:
+        return has_attribute(run, *args)
     if name == "copy.deepcopy" and args:
         return _copied(run, args[0], node)
     if name == "torch.device":
@@ -426,7 +427,7 @@ def _collective(
     value = args[sent]
     inner = element(run, value, node) if value.of(Container) else value
     place = _made(word, array_of(inner), args, keywords)
-    text = "gathered" if "gather" in word else f"reduced by {word}" if "reduce" in word else word
+    text = words_of(word, array_of(inner))
     made = Value(place, again(run, inner, node) or run.reason(node, text, inner), type=inner.type)
     containers = args[into].of(Container)
     if containers and (place.kind is Kind.PARTS or place.form == EACH):

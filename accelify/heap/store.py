@@ -404,7 +404,7 @@ class Store:
                 found = added_by_round(found, left, right)
             together[key] = found
             if guard is not None and (left is None) != (right is None) and found is not None:
-                if guard.kind in OF_SOME and isinstance(key[0], Scope | ModuleRef):
+                if guard.kind in OF_SOME and _may_be_unbound(key):
                     bound = guard.kind if left is not None else _OTHERS.get(guard.kind, "")
                     together[(key[0], f"{ONLY}{key[1]}")] = Value(why=guard.why, type=bound)
         return together
@@ -418,6 +418,13 @@ class Store:
             if value is not None and value.refs and not self.is_of_shared_round(*key)
             for ref in value.of(Container)
         )
+
+
+def _may_be_unbound(key: Key) -> bool:
+    """Whether it is a name, or an attribute of an object of the script's class that the script sets."""
+    if isinstance(key[0], Instance):
+        return key[0].cls is not None and key[1][0] not in "#["
+    return isinstance(key[0], Scope | ModuleRef)
 
 
 def is_fixed(value: Value) -> bool:

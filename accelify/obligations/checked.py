@@ -141,7 +141,9 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     elif one.demand == "loss":
         yield from _loss(event, one, events)
     elif one.demand == "once":
-        known = _is_shared_out(event) or shows_rank(event, events) or _is_of_own_batch(event)
+        # A rank in what is written says no more than who was the last to write the file.
+        says = not _writes_one_file(event) and shows_rank(event, events)
+        known = _is_shared_out(event) or says or _is_of_own_batch(event)
         known = known or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
         known = known or is_of_own_sample(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
@@ -220,6 +222,11 @@ def _is_of_own_file(event: Event) -> bool:
     ):
         return False
     return place is not None and not place.is_uniform and place.kind not in _FINE
+
+
+def _writes_one_file(event: Event) -> bool:
+    """Whether all processes write what they have to one file, in place of what was there."""
+    return event.kind == "file.write" and event.path is not None and event.path.place.is_uniform
 
 
 def _writes_shares(event: Event) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from accelify.domains.collectives import OF_MEANS
 from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
 from accelify.heap.accelerator import AGAIN
@@ -198,7 +199,10 @@ def _copies(event: Event, whole: bool) -> Iterator[Obligation]:
     """A sum over the processes of what all of them have alike: as each goes through all samples of a loader, where the
     script has a `whole` one, or as it is put together already; or of what is a mean of each one's data."""
     for place, why in [pair for value in event.shown for pair in places(value)]:
-        if why is None or place.kind is not Kind.SAME or place.degree != -1:
+        if why is None:
+            continue
+        of_round = place.kind is Kind.WIDE and place.degree == 1
+        if not of_round and (place.kind is not Kind.SAME or place.degree != -1):
             continue
         twice = next((step for step in why.steps() if step.text.endswith(AGAIN)), None)
         if twice is not None:
@@ -208,7 +212,7 @@ def _copies(event: Event, whole: bool) -> Iterator[Obligation]:
         elif whole and why.origin().text.startswith("reduced by"):
             text = f"{word_of(event)}: N times as much, as all processes go through the same samples and are summed up"
             yield made(event, "gathered", Status.NAMED, text, why)
-        elif (summed := _summed_mean(why)) is not None:
+        elif (summed := _summed_mean(why, of_round)) is not None:
             text = (
                 "this is N times as much, as it is summed up over the processes, and a mean of the data of each; "
                 "divide it by the number of processes"
@@ -217,13 +221,20 @@ def _copies(event: Event, whole: bool) -> Iterator[Obligation]:
             yield replace(one, line=summed.line, column=1) if summed.path == one.path else one
 
 
-def _summed_mean(why: Reason) -> Reason | None:
-    """Where a mean of each process's data is summed up over them, unless it is scaled by more than that: a number of
-    which nothing is known may be that of the processes."""
+def _summed_mean(why: Reason, of_round: bool) -> Reason | None:
+    """Where a mean of each process's data, or of its round, is summed up over them, unless it is scaled by more than
+    that: a number of which nothing is known may be that of the processes."""
     steps = why.steps()
     number = next((n for n, step in enumerate(steps) if step.text.startswith("reduced by")), len(steps))
     later, before = steps[:number], steps[number + 1 :]
-    scaled = any(_SCALING.search(step.text) for step in later) or sum("/" in step.text for step in before) > 1
+    if of_round and not (before and steps[number].text.endswith(OF_MEANS)):
+        return None
+    # `torch.tensor(total / count)` divides as often as what it is made of.
+    texts = list(dict.fromkeys(step.text.strip("`") for step in before))
+    parts = [one for one in texts if not any(one in other for other in texts if other is not one)]
+    scales = sum(one.count("/") for one in parts) > int(not of_round)
+    scales = scales or (of_round and any("*" in step.text for step in before))
+    scaled = scales or any(_SCALING.search(step.text) for step in later)
     return steps[number] if before and not scaled else None
 
 
