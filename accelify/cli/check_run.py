@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -150,6 +150,8 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             if number and options.fix:
                 imports = Imports()
                 done = check_one(path, asked, imports, store)
+            if options.fix and not options.diff:
+                done = _tried(done)
             changed += number
         if done.misconfigured:
             fail(done.problem)
@@ -166,6 +168,11 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             once.setdefault((*at, met[at]), finding)
             lines.note(finding, line)
     if options.diff:
+        if not changed and terminal.amount != terminal.QUIET:
+            print(
+                "Nothing would be changed: no finding has a fix that leaves none in its place.",
+                file=sys.stderr,
+            )
         raise SystemExit(max(code, NEEDS_A_PERSON if changed and not options.exit_zero else CONVERTED))
     findings = sorted(once.values(), key=lambda one: (one.path, one.cell, one))
     try:
@@ -241,6 +248,12 @@ def _parts(scripts: list[Path], came: dict[Path, Checked]) -> set[Path]:
             if other != path and not started and not came[other].problem:
                 parts.add(other)
     return parts
+
+
+def _tried(done: Checked) -> Checked:
+    """The findings that `--fix` has left: a safe fix of one of these would bring another finding, and is none."""
+    left = [(replace(one, fix="" if one.fix == "safe" else one.fix), line) for one, line in done.findings]
+    return replace(done, findings=left)
 
 
 def _is_plain(done: Checked) -> bool:

@@ -205,6 +205,21 @@ def test_what_others_read_afterwards_is_set_by_all(run: Run, tmp_path: Path) -> 
     assert script.read_text() == text
 
 
+def test_a_fix_that_would_bring_another_finding_is_tried_once_and_has_no_mark_then(
+    run: Run, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    saved = 'torch.save(model.module.state_dict(), "m.pt")\nstate = torch.load("m.pt", map_location="cpu")\n'
+    script.write_text(HEAD + LOOP + saved)
+    assert "[*]" in run("check", script).out
+    tried = run("check", "--fix", script)
+    assert "ACC702" in tried.out
+    assert "[*]" not in tried.out
+    shown = run("check", "--diff", script)
+    assert (shown.code, shown.out) == (0, "")
+    assert shown.err == "Nothing would be changed: no finding has a fix that leaves none in its place.\n"
+
+
 def test_all_comments_that_silence_nothing_go_at_once(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(HEAD + LOOP + "".join(f"number = {n}  # accelify: ignore[ACC704]\n" for n in range(15)))

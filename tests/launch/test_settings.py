@@ -262,6 +262,7 @@ def test_a_value_of_an_engine_asks_for_the_engine() -> None:
         ("distributed_type: DEEPSPEED\n", {"tp_size": 2}, "works alone or with FSDP"),
         ("dynamo_config:\n  dynamo_mode: default\n", {}, "line 2 is for torch.compile"),
         ("mixed_precision: bf17\n", {}, "line 1 is 'bf17'; it has to be one of"),
+        ("fsdp_config:\n  fsdp_version: 3\ndistributed_type: FSDP\n", {}, "fsdp_version.* at most 2"),
         ("fsdp_config:\n  fsdp_version: two\ndistributed_type: FSDP\n", {}, "line 2 is 'two'; it has to be a whole"),
     ],
 )  # fmt: skip

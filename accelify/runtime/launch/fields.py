@@ -93,7 +93,10 @@ FSDP, DEEPSPEED, PARALLELISM = "fsdp_config", "deepspeed_config", "parallelism_c
 DYNAMO, XLA = "dynamo_config", "xla_config"
 
 SECTION_FIELDS = (
-    Field("fsdp_version", int, section=FSDP, help="2, the only one: torch's fully_shard."),
+    Field(
+        "fsdp_version", int, section=FSDP, least=1, most=2,
+        help="2, torch's fully_shard, which a file that says 1 gets too.",
+    ),
     Field(
         "fsdp_auto_wrap_policy", str, section=FSDP,
         help="Which modules become shards: TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP.",
