@@ -217,8 +217,9 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
             ):
                 return guard.place, guard.why
             for one, other in ((left, right), (right, left)):
-                if is_zero(one) and other.place == guard.place and guard.place.needs:
-                    return other.place, other.why  # the mean of a share that may have nothing in it
+                of_share = other.place == guard.place or other.place.kind is Kind.LINEAR
+                if is_zero(one) and of_share and guard.place.needs:
+                    return guard.place, other.why  # the mean of a share that may have nothing in it
             return own("decided by all ranks together"), guard.why
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
             return MAIN, guard.why
