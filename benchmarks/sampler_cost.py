@@ -39,8 +39,8 @@ def main() -> None:
             ),
             "DistributedSampler": BatchSampler(DistributedSampler(data, ranks, 0), BATCH, True),
         }
-        told = ", ".join(f"{name} {microseconds(batches):.1f}" for name, batches in figures.items())
-        print(f"{ranks} ranks: {told}", flush=True)
+        words = ", ".join(f"{name} {microseconds(batches):.1f}" for name, batches in figures.items())
+        print(f"{ranks} ranks: {words}", flush=True)
 
 
 if __name__ == "__main__":

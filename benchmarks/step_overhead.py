@@ -228,27 +228,27 @@ def report(model, ranks, options, times):
     how = "".join(
         f", {word}" for word in (options.precision, "compiled" * options.compile) if word not in ("", "no")
     )
-    told = f"{model} model ({subjects.WORKLOADS[options.device][model].told}){how}"
-    print(f"\n{told}, {ranks} process(es) on {options.device}; plain torch: {milliseconds:.3f} ms a step")
+    words = f"{model} model ({subjects.WORKLOADS[options.device][model].words}){how}"
+    print(f"\n{words}, {ranks} process(es) on {options.device}; plain torch: {milliseconds:.3f} ms a step")
     found = {}
     key = " ".join([model, str(ranks), *how.replace(",", "").split()])
     for name in (name for name in subjects.SUBJECTS if name in times):
         own = times[name]
         plain = first if name == "torch again" else means
-        told = []
+        words = []
         for i, kind in enumerate(("time", "processor")):
             ratio, low, high = interval([x[i] for x in own], [x[i] for x in plain])
             found[f"{key} {name} {kind}"] = {"ratio": ratio, "low": low, "high": high}
-            told.append(f"{kind} {ratio:6.3f} [{low:.3f}, {high:.3f}]")
+            words.append(f"{kind} {ratio:6.3f} [{low:.3f}, {high:.3f}]")
         # Other work only ever adds time: on a busy machine the fastest rounds tell most.
         fastest = min(x[0] for x in own) / min(x[0] for x in (first if plain is first else first + second))
         found[f"{key} {name} fastest"] = fastest
-        told.append(f"fastest {fastest:6.3f}")
+        words.append(f"fastest {fastest:6.3f}")
         if options.device == "cuda":
             here, there = (max(x[3] for x in of) for of in (own, first))
             found[f"{key} {name} memory"] = here / there
-            told.append(f"GPU memory {here / there:6.3f} ({here:.0f} MB)")
-        print(f"  {name:12} {'   '.join(told)}", flush=True)
+            words.append(f"GPU memory {here / there:6.3f} ({here:.0f} MB)")
+        print(f"  {name:12} {'   '.join(words)}", flush=True)
     return found
 
 

@@ -33,14 +33,14 @@ class Workload:
     """A model with its data.
 
     Args:
-        told: what it is, in words.
+        words: what it is, in words.
         make: gives the model and its samples.
         batch: samples of a batch.
         loss: of the model's output for a batch, and the batch.
         round: steps that are measured together.
     """
 
-    told: str
+    words: str
     make: Callable
     batch: int
     loss: Callable
@@ -204,7 +204,7 @@ def _accelify(options):
 
 
 def accelify(options):
-    """Mixed precision as the Accelerator is told: of the model alone."""
+    """Mixed precision as the Accelerator has it: of the model alone."""
     return _with_accelerator(_accelify(options), options)
 
 

@@ -9,15 +9,15 @@ from functools import lru_cache
 from accelify.domains.reasons import Reason
 from accelify.heap.run import Event
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.runs import imports_own_runtime
 from accelify.obligations.sinks import made
 
 # What leaves the group, what joins one again, and what asks whether there is one.
 _LEAVING = frozenset({"end_training", "destroy_process_group"})
 _JOINING = frozenset({"Accelerator", "PartialState", "init_process_group"})
 _ASKING = "is_initialized"
-# What needs no group, and what the package does there whose `end_training` leaves none.
+# What needs no group.
 _ALONE = frozenset({*_LEAVING, "clear", "free_memory"})
-_STAYING = "accelify.runtime"
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -45,9 +45,8 @@ def after_leaving(event: Event) -> Iterator[Obligation]:
 def _left(tree: ast.Module) -> list[tuple[ast.expr, int, int]]:
     """The calls that leave the process group, each with the first and last line of statements after it."""
     found = list[tuple[ast.expr, int, int]]()
-    stays = any(isinstance(one, ast.ImportFrom) and one.module == _STAYING for one in ast.walk(tree))
     blocks = (getattr(one, name, None) for one in ast.walk(tree) for name in ("body", "orelse", "finalbody"))
-    for block in [] if stays else [one for one in blocks if isinstance(one, list)]:
+    for block in [] if imports_own_runtime(tree) else [one for one in blocks if isinstance(one, list)]:
         leaving: ast.expr | None = None
         for stmt in block:
             words = _words(stmt)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from functools import lru_cache
 
 from accelify.domains.reasons import Reason
 from accelify.heap.run import Event
 
-# accelify's, whose prepared models are written as the script's own.
+# Prepared models are written as the script's there, and ending the training leaves no process group.
 _OWN_RUNTIME = "accelify.runtime"
 
 
@@ -46,8 +47,21 @@ def is_within_step(event: Event, events: Sequence[Event]) -> bool:
 
 
 def has_own_runtime(event: Event, events: Sequence[Event]) -> bool:
-    """Whether accelify's own runtime prepares the models, whose wrappers are written as what is in them."""
-    return any(_OWN_RUNTIME in module.text for module in {one.module for one in [event, *events]})
+    """Whether accelify's runtime prepares the models, whose wrappers are written as what is in them."""
+    trees = {one.module.tree for one in [event, *events]}
+    return any(tree is not None and imports_own_runtime(tree) for tree in trees)
+
+
+@lru_cache(maxsize=64)
+def imports_own_runtime(tree: ast.Module) -> bool:
+    """Whether a module imports accelify's runtime."""
+    imports = [one for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
+    names = {
+        name
+        for one in imports
+        for name in ([one.module] if isinstance(one, ast.ImportFrom) else [alias.name for alias in one.names])
+    }
+    return any(f"{name}.".startswith(f"{_OWN_RUNTIME}.") for name in names)
 
 
 def by_own_count(event: Event) -> Reason | None:

@@ -46,7 +46,7 @@ FINE = ("equal", "equal to rounding")
 
 
 class RunError(Exception):
-    """A run that cannot be made, told in one sentence."""
+    """A run that cannot be made, and why, in one sentence."""
 
 
 def main() -> int:
@@ -226,7 +226,7 @@ def as_scripts(notebook: Path, convert: list[str], environment: dict[str, str]) 
 
 
 def code_of(notebook: Path) -> str:
-    """All code cells, one behind the other."""
+    """All code cells, one after the other."""
     cells = json.loads(notebook.read_text())["cells"]
     code = [without_magics("".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
     return "\n\n".join(text.rstrip() for text in code) + "\n"
@@ -238,10 +238,10 @@ def summarise(row: dict[str, str], report: dict[str, Any]) -> dict[str, Any]:
     asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--abbrev=7", "--", "accelify"]
     result: dict[str, Any] = {name: row[name] for name in ("repository", "commit", "script", "note", "kind")}
     result["accelify"] = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    told = report["refused"] or report["unchanged"]
+    words = report["refused"] or report["unchanged"]
     for name, number in (("one", 1), ("two", 2)):
         runs = [r for r in report["runs"] if r["processes"] == number]
-        result[name] = verdict(runs[0]) if runs else f"not converted: {told}"
+        result[name] = verdict(runs[0]) if runs else f"not converted: {words}"
         result[f"{name}_told"] = told_of(runs[0]) if runs else ""
     on_gpu = report["on_simulated_gpu"]
     result["gpu"] = verdict(on_gpu) if on_gpu else ""
@@ -267,10 +267,10 @@ def told_of(run: dict[str, Any]) -> str:
         for check in run["checks"]
         if check["sentence"]
     ]
-    told = "" if run["verdict"] in FINE else "; ".join(wrong[:3])
+    words = "" if run["verdict"] in FINE else "; ".join(wrong[:3])
     if run["without_chance"]:
-        told += f"; with that taken out of both runs: {run['without_chance']['verdict']}"
-    return str(told)
+        words += f"; with that taken out of both runs: {run['without_chance']['verdict']}"
+    return str(words)
 
 
 def table(results: list[dict[str, Any]]) -> str:
@@ -284,7 +284,7 @@ def table(results: list[dict[str, Any]]) -> str:
         name = f"{row['repository']} {row['script']}" + (f" ({row['note']})" if row["note"] else "")
         # Results of before there was a simulated GPU have none.
         shown = {n: (row.get(n, ""), row.get(f"{n}_told", "")) for n in ("one", "two", "gpu")}
-        cells = [f"{found}: {told}" if told else found for found, told in shown.values()]
+        cells = [f"{found}: {words}" if words else found for found, words in shown.values()]
         lines.append(f"| {name} | {row['kind']} | {row['accelify']} | {' | '.join(cells)} |")
         fine = row["two"] in (*FINE, WHOLE, "not comparable") and row.get("gpu", "") in ("", "equal")
         if row["one"] != "equal" or not fine:

@@ -37,7 +37,7 @@ def tensor(module: Any) -> None:
 
 
 def scheduler(module: Any) -> None:
-    """Before torch 2.7 a scheduler could be told to print."""
+    """Before torch 2.7 a scheduler could be asked to print."""
     made = module.ReduceLROnPlateau.__init__
 
     def init(self: Any, *args: Any, verbose: bool = False, **kwargs: Any) -> None:
@@ -79,7 +79,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     """Finds what the others find, and adds to it once it is there."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """The module's own specification, with a step behind it."""
+        """The module's own specification, with a step after it."""
         add = _LATER.pop(name, None)
         spec = importlib.util.find_spec(name) if add is not None else None
         if add is None or spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-"""The functions behind the transforms."""
+"""The functions that the transforms call."""
 
 from __future__ import annotations
 
