@@ -6,8 +6,7 @@ effects or work. Faults that the fixtures have no place for, because leaving the
   in the table instead.
 - an optimizer alone or a model alone not prepared: the runtime trains the parameters of either alike, and every
   hand-made accumulation steps under `sync_gradients` already.
-- `unwrap_model` left out at a state dict: the names are those of the plain model. Left out at a whole model it is in
-  the table.
+- `unwrap_model` left out, at a state dict or at a whole model: the runtime writes what the plain script would.
 - `gather` in place of `gather_for_metrics`: the last shares are shorter, not filled up, at the lengths that these
   loaders have.
 - another seed on every process where `shard_batch` cuts the batch: it gives out the main process's.
@@ -365,6 +364,16 @@ MUTATIONS = (
             scheduler.step()
 """,
         ("if accelerator.is_main_process:", "scheduler.step()", "optimizer.step()"),
+    ),
+    Mutation(
+        "optimizer stepped by one process",
+        "vae",
+        """        optimizer.step()
+""",
+        """        if accelerator.is_main_process:
+            optimizer.step()
+""",
+        ("if accelerator.is_main_process:", "optimizer.step()", "accelerator.backward("),
     ),
     # What only one process reaches
     Mutation(

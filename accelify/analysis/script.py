@@ -182,7 +182,9 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
         """The scope that contains a node."""
         known = self._scopes.get(node)
         if known is None:
-            if len(self.modules) == 1:
+            if self.tree.parent(node) is None and (home := self._read_from(node)) is not None:
+                known = home.scopes.of(node)
+            elif len(self.modules) == 1:
                 known = self.scopes.of(node)
             else:
                 every = [module.scopes for module in self.modules]
@@ -190,14 +192,16 @@ class ScriptModel(UniformValues, Holders, TrainingLoops, CallsByName):
             self._scopes[node] = known
         return known
 
+    def _read_from(self, node: Node) -> Module | None:
+        """The module that a node is of, among those that are only read: what a helper gives is asked about too."""
+        return next((m for m in self.program.modules.values() if m.tree.parent(node) is not None), None)
+
     def scope_in(self, module: Module, node: Node) -> Scope:
         """The scope of a node of any module of the program."""
         return self.scope_of(node) if module in self.modules else module.scopes.of(node)
 
     def module_of(self, node: Node) -> Module:
         """The module of the program that contains a node."""
-        if len(self.modules) == 1:
-            return self.module
         if isinstance(node, ast.Module):
             return next((m for m in self.modules if m.scopes.module.node is node), self.module)
         return self.interpreter.module_of(self.scope_of(node))
