@@ -1,13 +1,13 @@
 """How many steps of Hugging Face Accelerate's test scripts pass on accelify's runtime.
 
-    python benchmarks/accelerate_scripts.py [--only test_sync] [--full-windows] [--accelerate]
+    python benchmarks/accelerate_scripts.py [--only test_sync] [--as-accelerate] [--accelerate]
 
 The scripts are those of Accelerate's wheel (accelerate.test_utils.scripts). A step is one of their functions with one
 set of arguments, or a main program, on one process and on two, each in fresh processes. Under Accelerate's names they
-get the runtime's objects; what only asks what is installed, or makes data, is Accelerate's. With `--full-windows`
-every Accelerator has `GradientAccumulationPlugin(scale_last_window=False)`: an epoch's last, shorter window is divided
-by the full window, as Accelerate does. With `--accelerate` the scripts run as they are. `external_deps` needs
-datasets, transformers, evaluate and scikit-learn; nothing is downloaded.
+get the runtime's objects; what only asks what is installed, or makes data, is Accelerate's. With `--as-accelerate`
+every Accelerator has `GradientAccumulationPlugin(scale_last_window=False, schedule_by_processes=True)`: an epoch's
+last, shorter window is divided by the full window, and a scheduler counts as Accelerate's does. With `--accelerate` the
+scripts run as they are. `external_deps` needs datasets, transformers, evaluate and scikit-learn; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -105,11 +105,11 @@ def _script(name: str, accelerate: bool, run_as: str | None = None) -> Any:
     return module
 
 
-def _divide_full_windows() -> None:
-    """Give the scripts an Accelerator that divides every accumulation window by its full size."""
+def _count_as_accelerate() -> None:
+    """Give the scripts an Accelerator that divides short windows and steps schedulers as Accelerate does."""
     from accelify.runtime import Accelerator, GradientAccumulationPlugin
 
-    class FullWindows(Accelerator):
+    class AsAccelerate(Accelerator):
         def __init__(
             self,
             *arguments: Any,
@@ -118,10 +118,10 @@ def _divide_full_windows() -> None:
             **options: Any,
         ) -> None:
             plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(gradient_accumulation_steps)
-            plugin = dataclasses.replace(plugin, scale_last_window=False)
+            plugin = dataclasses.replace(plugin, scale_last_window=False, schedule_by_processes=True)
             super().__init__(*arguments, gradient_accumulation_plugin=plugin, **options)
 
-    _CHANGED["Accelerator"] = FullWindows
+    _CHANGED["Accelerator"] = AsAccelerate
 
 
 def listed(name: str) -> list[tuple[str, dict[str, Any]]]:
@@ -134,14 +134,14 @@ def run(
     step: str,
     arguments: dict[str, Any],
     accelerate: bool,
-    full_windows: bool,
+    as_accelerate: bool,
     ranks: int,
     folder: str,
 ) -> str | None:
     """Run one step on this rank: "passed", or why it was left out."""
     os.chdir(folder)
-    if full_windows:
-        _divide_full_windows()
+    if as_accelerate:
+        _count_as_accelerate()
     # As under a launcher; processes of a fork server would have the workers of loaders come from another.
     multiprocessing.set_start_method("fork", force=True)
     os.environ["ACCELERATE_USE_CPU"] = "true"
@@ -196,7 +196,7 @@ def _one(
     step: str,
     arguments: dict[str, Any],
     accelerate: bool,
-    full_windows: bool,
+    as_accelerate: bool,
     ranks: int,
     folder: str,
 ) -> str:
@@ -205,7 +205,7 @@ def _one(
     try:
         started = 1 if name == "test_notebook" else ranks
         outcomes = try_ranks(
-            started, run, name, step, arguments, accelerate, full_windows, ranks, folder, timeout=150
+            started, run, name, step, arguments, accelerate, as_accelerate, ranks, folder, timeout=150
         )
     except AssertionError as hung:
         return f"FAILED: {str(hung).splitlines()[0]}"
@@ -223,7 +223,11 @@ def main() -> None:
     )
     parser.add_argument("--only", action="append", help="scripts, or steps, by a part of their name")
     parser.add_argument("--accelerate", action="store_true", help="run Accelerate itself")
-    parser.add_argument("--full-windows", action="store_true", help="divide short windows by the full size")
+    parser.add_argument(
+        "--as-accelerate",
+        action="store_true",
+        help="divide short windows and step schedulers as Accelerate does",
+    )
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="accelify-scripts-")
@@ -252,7 +256,7 @@ def main() -> None:
                     if arguments.only and not any(part in text for part in arguments.only):
                         continue
                     result = _one(
-                        name, step, values, arguments.accelerate, arguments.full_windows, ranks, folder
+                        name, step, values, arguments.accelerate, arguments.as_accelerate, ranks, folder
                     )
                     if not result.startswith("left out"):
                         total += 1

@@ -7,9 +7,10 @@ import operator
 from collections.abc import Hashable, Mapping, Sequence
 
 from accelify.domains.replacing import replace
+from accelify.heap.identities import Identities
 from accelify.heap.pieces import Piece
 from accelify.heap.run import Run
-from accelify.heap.values import Bound, Function, Library, Ref, Value
+from accelify.heap.values import Function, Ref, Value
 
 Call = tuple[Hashable, ...]
 Known = dict[Call, list[Piece]]
@@ -21,6 +22,7 @@ class Memory:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self.identities = Identities()
         self._calls: Known = {}
 
     def begin(self, around: Hashable = None) -> None:
@@ -57,7 +59,7 @@ class Memory:
 
     def passed_on(self, model: Ref, value: Value) -> Call:
         """What the call of a sequence of models depends on besides what it reads."""
-        return ("passed on", model, content_of(value), *self._always())
+        return ("passed on", model, self.identities.content_of(value), *self._always())
 
     def _sites(self, number: int, node: ast.AST) -> tuple[object, ...]:
         """The last calls, with the one that is made now."""
@@ -67,6 +69,7 @@ class Memory:
 
     def call(self, function: Function, args: Sequence[Value], keywords: Mapping[str, Value]) -> Call:
         """What a call depends on besides what it reads."""
+        content_of = self.identities.content_of
         return (
             "call",
             function.node,
@@ -185,29 +188,3 @@ class Memory:
 
 def _are_identical(one: Sequence[object], other: Sequence[object]) -> bool:
     return len(one) == len(other) and all(map(operator.is_, one, other))
-
-
-def content_of(value: Value) -> tuple[Hashable, ...]:
-    """A value as a part of a key."""
-    const = value.const if isinstance(value.const, Hashable) else id(value.const)
-    return (
-        value.place,
-        tuple(map(_identity, value.refs)),
-        value.type,
-        type(const),
-        const,
-        value.optional,
-        value.text,
-        value.where,
-    )
-
-
-def _identity(ref: Ref) -> Hashable:
-    """What makes an object the same one in two calls."""
-    if isinstance(ref, Library):
-        return ref.name
-    if isinstance(ref, Bound):
-        return ref.method, content_of(ref.receiver)
-    if isinstance(ref, Function):
-        return ref.node, ref.outer, tuple(map(content_of, ref.defaults.values()))
-    return ref

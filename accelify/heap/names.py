@@ -166,14 +166,16 @@ class Attributes:
 
     def read(self, base: Value, name: str, node: ast.AST) -> Value:
         """What an attribute of a value is."""
-        found: list[Value] = []
+        found, methods = list[Value](), set[object]()
         name = _as_inside(name)
         if name == "__dict__" and shows_fields(base):
             return as_dictionary(self.run, base)
         for ref in base.refs:
             one = self._of(ref, base, name, node)
-            if one is not None and not any(_is_same_method(one, other, base) for other in found):
+            method = _method_of(one, base)
+            if one is not None and (method is None or method not in methods):
                 found.append(one)
+                methods.add(method)
         if found:
             return found[0] if len(found) == 1 else self.engine.together(found)
         return self._unknown(base, name, node)
@@ -384,14 +386,10 @@ class Attributes:
                     self.run.store.set(target, f"{ONLY}{name}", None)
 
 
-def _is_same_method(one: Value, other: Value, base: Value) -> bool:
-    """Whether two values are one method of the same objects, which is then named once, however many these are."""
-    bound = [ref for value in (one, other) for ref in value.refs if isinstance(ref, Bound)]
-    return (
-        len(bound) == len(one.refs) + len(other.refs) == 2
-        and all(ref.receiver is base for ref in bound)
-        and bound[0].method is bound[1].method
-    )
+def _method_of(one: Value | None, base: Value) -> object:
+    """The method that a value is of some objects, and which is named once, however many these are."""
+    ref = one.refs[0] if one is not None and len(one.refs) == 1 else None
+    return ref.method if isinstance(ref, Bound) and ref.receiver is base else None
 
 
 def bound_as(stmt: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:

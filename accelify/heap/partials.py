@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from accelify.heap.memory import content_of
 from accelify.heap.values import Bound, Function, Ref, Value
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ def partial_of(
     called, given = args[0], args[1:]
     if len(given) > 1 or not all(isinstance(ref, Function) for ref in called.refs):
         return called
+    content_of = engine.memory.identities.content_of
     made = list[Ref]()
     for function in called.of(Function):
         site = node, function, tuple((name, content_of(value)) for name, value in keywords.items())

@@ -384,7 +384,9 @@ class Accelerator(TrainingStep, Saving, Tracking):
         own = [o for o in self._optimizers if wrapped is o or wrapped is o.optimizer] or list(
             self._optimizers
         )
-        prepared = AcceleratedScheduler(scheduler, own, self.step_scheduler_with_optimizer)
+        prepared = AcceleratedScheduler(
+            scheduler, own, self.step_scheduler_with_optimizer, self.split_batches
+        )
         self._schedulers.append(prepared)
         return prepared
 

@@ -188,6 +188,9 @@ class GradientAccumulationPlugin(KwargsHandler):
             `num_steps` like a loop that accumulates by hand.
         reset_each_epoch: with `sync_with_dataloader=False`, count again with every pass of the loader and carry
             left-over gradients, as `(i + 1) % n == 0` does by hand.
+        schedule_by_processes: a prepared scheduler advances by the number of processes with every optimizer step (by
+            one with `split_batches`), as Accelerate's does, also where the step's last batches are missing or not
+            full; False: as far as the original's after as many samples.
     """
 
     num_steps: int = 1
@@ -196,6 +199,7 @@ class GradientAccumulationPlugin(KwargsHandler):
     sync_each_batch: bool = False
     scale_last_window: bool = True
     reset_each_epoch: bool = False
+    schedule_by_processes: bool = False
 
     def __post_init__(self) -> None:
         if int(self.num_steps) != self.num_steps or self.num_steps < 1:

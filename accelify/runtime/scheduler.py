@@ -23,17 +23,19 @@ def _shared_metric(metric: Any) -> Any:
 class AcceleratedScheduler:
     """Wraps a torch scheduler.
 
-    `step()` inside the loop over a prepared loader advances by the number of batches of the original script that
-    this optimizer step represents; outside of it (once an epoch), by one. Inside an accumulation window, and after a
-    step that was skipped for an overflow in fp16, it does not advance. A step with an argument (the metric of
-    ReduceLROnPlateau, a fractional epoch) is passed on as it is, once; a metric is the main process's on every rank,
-    since ranks with different learning rates would train different models.
+    `step()` inside the loop over a prepared loader advances by the number of batches of the original script that this
+    optimizer step represents; outside of it (once an epoch), by one. Inside an accumulation window, and after a step
+    that was skipped for an overflow in fp16, it does not advance. With `schedule_by_processes` (see
+    `GradientAccumulationPlugin`) it advances by the number of processes there, at most to its `total_steps`. A step
+    with an argument (the metric of ReduceLROnPlateau, a fractional epoch) is passed on as it is, once; a metric is the
+    main process's on every rank, since ranks with different learning rates would train different models.
 
     Args:
         scheduler: the script's.
         optimizers: the optimizers it steps with.
         step_with_optimizer: False: every call advances once, whatever the optimizers do.
-        split_batches: for exchange with Accelerate; the loaders know by themselves.
+        split_batches: the script's batch size is that of all processes together; asked with
+            `schedule_by_processes` alone, elsewhere the loaders know by themselves.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class AcceleratedScheduler:
         self.scheduler = scheduler
         self.optimizers = list(optimizers) if isinstance(optimizers, (list, tuple)) else [optimizers]
         self.step_with_optimizer = step_with_optimizer
+        self.split_batches = split_batches
         self.gradient_state = GradientState()
 
     def __getattr__(self, name: str) -> Any:
@@ -89,6 +92,11 @@ class AcceleratedScheduler:
         state = self.gradient_state
         if not state.loaders:
             return 1
+        if state.plugin.schedule_by_processes:
+            steps = 1 if self.split_batches else PartialState().num_processes
+            total = getattr(self.scheduler, "total_steps", None)
+            # A OneCycleLR that has reached its end raises where it is stepped again.
+            return steps if total is None else max(0, min(steps, total - self.scheduler.last_epoch))
         if state.window.in_use and state.plugin.adjust_scheduler:
             return state.window.advance
         shares = state.loaders.of_loop().shares

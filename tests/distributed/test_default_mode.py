@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from accelify.runtime import DataLoaderConfiguration
+from accelify.runtime import DataLoaderConfiguration, GradientAccumulationPlugin
 from tests.distributed.processes import fresh_accelerator, run_ranks
 from tests.runtime.training import Stream
 
@@ -80,6 +80,37 @@ def test_every_sample_once_and_the_original_schedule(ranks):
             assert steps[length - 1] == per_epoch, (case, steps)
             assert steps[-1] == 2 * per_epoch, (case, steps)
             assert gathered == results[0][i][2], case
+
+
+def _schedule_by_processes(split, steps):
+    """The steps of a schedule after each of two passes over three batches, the last of them of one sample."""
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=steps)
+    accelerator = fresh_accelerator(
+        dataloader_config=DataLoaderConfiguration(split_batches=split),
+        gradient_accumulation_plugin=GradientAccumulationPlugin(schedule_by_processes=True),
+    )
+    loader = DataLoader(TensorDataset(torch.randn(9, 1)), batch_size=4)
+    model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+    reached = []
+    for _ in range(2):
+        for (x,) in loader:
+            accelerator.backward(model(x).mean())
+            optimizer.step()
+            scheduler.step()
+        reached.append(scheduler.scheduler.last_epoch)
+    return reached
+
+
+@pytest.mark.parametrize(
+    ("split", "steps", "expected"), [(False, 100, [4, 8]), (False, 7, [4, 7]), (True, 100, [3, 6])]
+)
+def test_a_schedule_that_counts_processes_takes_no_account_of_what_the_last_step_lacks(
+    split, steps, expected
+):
+    """As Accelerate counts: N steps with every step of N processes, to the end of the schedule."""
+    assert run_ranks(2, _schedule_by_processes, split, steps) == [expected] * 2
 
 
 class Episodes:
