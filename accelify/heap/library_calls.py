@@ -300,7 +300,8 @@ class LibraryCalls:
                 if (path := self.run.read(ref, _OWN_FILES)) is not None
             ]
             paths = files or paths
-            if row.path and not paths and not shown and row.kind != "tracker":
+            default = row.kind == "tracker" or row.effect == "network.get"  # they have a folder of their own
+            if row.path and not paths and not shown and not default:
                 return self.transfers.of(row, args, keywords, node)  # no file is named
             if row.effect == "process.run":
                 shown = [
