@@ -121,7 +121,8 @@ def _weights(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterato
         # What is loaded after the training was saved by it, without a prefix; a file that was loaded before it as well
         # is still that of an earlier run where nothing better was found.
         if trained_before(script, call) and not (
-            state is not None and any(_path(one) in begun and comes_from(script, state, {one}) for one in read)
+            state is not None
+            and any(_path(one) in begun and comes_from(script, state, {one}) for one in read)
         ):
             continue
         models = script.models_of(call.func.value)
