@@ -249,6 +249,7 @@ class LibraryCalls:
                 row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True
             )
             given = next(iter([*args, *keywords.values()]), NONE)
+            made = shapes.pooled(self.run, ref.type.rpartition(".")[2], args, made, node)
             made = replace(made, place=shapes.of_layer(self.run, ref, row, made.place, args, node))
             made = self.transfers.along_batches(ref, given, made, node) if ref.kind == "module" else made
             return shapes.with_states(self.run, row, made, node)

@@ -1,8 +1,8 @@
 """Options of a command line: what they are by default, where that differs between processes, is a number or a path.
 
-An option with such a default may be a name by the clock, or the number of a GPU. All others are the same everywhere. By
-its default path an option names the file that the script writes under a path of its own: `os.path.join(args.root, name)`
-after `torch.save(state, "./kept/best.pth")`.
+An option with such a default may be a name by the clock, or the number of a GPU. All others are the same everywhere.
+By its default path an option names the file that the script writes under a path of its own:
+`os.path.join(args.root, "best.pth")` after `torch.save(state, "./kept/best.pth")`.
 """
 
 from __future__ import annotations

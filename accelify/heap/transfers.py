@@ -175,6 +175,7 @@ class Transfers:
         if result.place.rows or (args and array_of(args[0]).rows):
             axis = axis_of(row, args, keywords)
             shapes.note_axis(self.run, row, axis, args, node)
+            result = shapes.pooled(self.run, _word(row), args, result, node)
             number = shapes.of_call(row, _word(row), axis, args, keywords, node)
             result = shapes.with_axes(result, number)
         where = location_of(self.run, row, operands, result, node)
