@@ -106,9 +106,9 @@ def _looks_up(script: ScriptModel, nodes: list[Node]) -> bool:
 
 def _makes_names(table: ast.expr) -> bool:
     """Whether texts of a table, or of what it is made of, begin with the prefix, and none is made without it."""
-    texts = [n for n in walk(table) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    texts = [n.value for n in walk(table) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     asks = any(isinstance(n, ast.IfExp) or getattr(n, "attr", "") in _TAKING_EITHER for n in walk(table))
-    return not asks and any(text.value.startswith(_PREFIX) for text in texts)
+    return not asks and any(text.startswith(_PREFIX) for text in texts)
 
 
 def _passes_on(call: ast.Call) -> bool:
