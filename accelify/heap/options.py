@@ -18,8 +18,8 @@ from accelify.heap.values import Instance, Value, constant
 
 # The type of an option that is a number where nobody gives it.
 NUMBER = "#number of an option"
-# A default that may be a part of a path: a device is none, and neither is an address or what is formatted.
-_PART = re.compile(r"^(?!\w+://|(cpu|cuda|gpu|mps|xpu|npu|hpu|xla|auto)\b)[^*%{}\x01]*\w[^*%{}\x01]*$")
+# A default that is a path, and no word by which a script chooses a module, a key or an attribute.
+_PATH = re.compile(r"^(?!\w+://)[^*%{}\x01]*(/|\w\.[a-z]\w{1,4}$)[^*%{}\x01]*$")
 # Of a parser: the names of such options.
 _NAMES = "#options"
 
@@ -37,7 +37,7 @@ def added(run: Run, parser: Value, args: Sequence[Value], keywords: Mapping[str,
         value = Value(type=NUMBER)
     elif not array_of(default).is_same:
         value = default.plain()
-    elif isinstance(default.const, str) and _PART.match(default.const):
+    elif isinstance(default.const, str) and _PATH.match(default.const):
         value = Value(text=default.const)
     else:
         return
