@@ -27,6 +27,7 @@ from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.models import SIGNS, asked, gone_through, mark
 from accelify.heap.moved import COPYING, are_passed, sent
 from accelify.heap.paths import joined_path, known_of, pattern, with_text
+from accelify.heap.prepared_models import loaded, shaped
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
 from accelify.heap.steps import STEPPING, stepped
 from accelify.heap.texts import formatted, text_of
@@ -159,6 +160,7 @@ class LibraryCalls:
         if instance is not None and instance.kind == "module":
             sent(self.run, instance, name, args)
             asked(self.run, instance, name, args)
+            loaded(self.run, instance, name)
             if name in ("train", "eval"):
                 mode_set(self.run, instance, name, args, node)
         if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
@@ -240,6 +242,7 @@ class LibraryCalls:
 
     def object_called(self, ref: Instance, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of an object of a library's class: a module, a loss, a metric, a transform."""
+        shaped(self.run, ref)
         through = gone_through(self.engine, ref, args, node)
         if through is not None:
             return through
