@@ -26,12 +26,12 @@ from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.models import SIGNS, asked, gone_through, mark
 from accelify.heap.moved import COPYING, are_passed, sent
-from accelify.heap.paths import joined_path, known_of, pattern, with_text
+from accelify.heap.paths import TEMPORARY, joined_path, known_of, pattern, with_text
 from accelify.heap.prepared_models import loaded, shaped
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
 from accelify.heap.steps import STEPPING, stepped
 from accelify.heap.texts import formatted, text_of
-from accelify.heap.transfers import TEMPORARY, Transfers
+from accelify.heap.transfers import Transfers
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     BATCH,
@@ -278,7 +278,7 @@ class LibraryCalls:
         if row.transfer in _CALLING and row.kind in ("", "object"):
             self.unknown_calls.callbacks(args[shift:], keywords, node)
         # What lies in the temporary folder has another name on each process.
-        is_temporary = self.run.checks and row.name.startswith("tempfile.") and bool(row.effect)
+        is_temporary = row.name.startswith("tempfile.") and bool(row.effect)
         happens = bool(row.effect) and not is_temporary and self._happens(row, args, keywords, shift)
         if row.effect == "tracker.start" and not happens:
             self.run.meet("tracker.off", node, name)

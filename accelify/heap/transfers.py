@@ -53,7 +53,7 @@ from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.model_parameters import owners
 from accelify.heap.models import hold_parts
 from accelify.heap.on_tpu import STEPPED
-from accelify.heap.paths import joined_path
+from accelify.heap.paths import has_other_name, joined_path
 from accelify.heap.random_draws import RandomDraws
 from accelify.heap.schedules import length_of, rates_of
 from accelify.heap.values import (
@@ -78,8 +78,8 @@ if TYPE_CHECKING:
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
-# How a reason ends that is the clock, or a name that a process makes up.
-TIME, TEMPORARY = "the time", "a temporary name"
+# How a reason ends that is the clock.
+TIME = "the time"
 # Arrays of nothing, to which something may be added.
 _ZEROS = frozenset(
     {"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"}
@@ -157,7 +157,7 @@ class Transfers:
             # A flag of one rank says who reports it.
             "read": lambda row, args, keywords, node: self._function(
                 row,
-                [Value() if one.place.kind is Kind.CLOCK or one.type in OPPOSITES else one for one in args],
+                [Value() if has_other_name(one) or one.type in OPPOSITES else one for one in args],
                 {word: one for word, one in keywords.items() if one.type not in OPPOSITES},
                 node,
             ),
