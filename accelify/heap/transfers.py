@@ -56,6 +56,7 @@ from accelify.heap.on_tpu import STEPPED
 from accelify.heap.paths import has_other_name, joined_path
 from accelify.heap.random_draws import RandomDraws
 from accelify.heap.schedules import length_of, rates_of
+from accelify.heap.texts import text_of
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -132,9 +133,7 @@ class Transfers:
         self._by_word: dict[str, Callable[[Row, Args, Keywords, ast.AST], Value]] = {
             "same": lambda row, args, keywords, node: Value(type=row.returns),
             "pure": self._function,
-            "joins": lambda row, args, keywords, node: joined_path(
-                self._function(row, args, keywords, node), args
-            ),
+            "joins": self._joined,
             "rows": self._function,
             "linear": self._function,
             "reshaped": self._function,
@@ -371,6 +370,13 @@ class Transfers:
         if axis is None and row.name.endswith(("size", "shape")):
             return shape(base)
         return size(self.run, node, replace(base, type=shape(base).type), axis)
+
+    def _joined(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        made = self._function(row, args, keywords, node)
+        if made.place == UNRELATED:  # a text, which says no more and no less than its parts
+            text = text_of(self.engine, node, args)
+            made = replace(made, place=text.place, why=text.why)
+        return joined_path(made, args)
 
     def _clock(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         return Value(CLOCK, self.run.reason(node, TIME), type=row.returns)
