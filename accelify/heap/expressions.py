@@ -207,8 +207,8 @@ class Expressions:
         else:
             made = self.run.made(node, place, *weighed(op, left, right), type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
-            whole = place.kind is Kind.CLOCK or place == UNRELATED
-            made = text_of(self.engine, node, [left, right]) if whole else made
+            as_text = place.kind is Kind.CLOCK or place == UNRELATED
+            made = text_of(self.engine, node, [left, right]) if as_text else made
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
             made = text_of(self.engine, node, [left, right])
