@@ -24,8 +24,9 @@ from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, tuple_of
 from accelify.heap.engines import ALTERED, ENGINE, SAVES_ALONE, is_sharding, saves_alone
 from accelify.heap.gradient_scalers import CASTING, PLAIN
-from accelify.heap.models import has_parameters_of, mark, part_trained
+from accelify.heap.models import has_parameters_of, mark
 from accelify.heap.moved import was_sent
+from accelify.heap.prepared_models import given_back, meet_shapeless, stays
 from accelify.heap.random_draws import OTHER_SEED, STREAMS, seed_alike, seed_apart
 from accelify.heap.run import Run
 from accelify.heap.state import MODE, MODE_OF_ONE
@@ -42,11 +43,9 @@ from accelify.heap.values import (
     UNSET,
     WHOLE,
     Bound,
-    Class,
     Container,
     Guard,
     Instance,
-    Library,
     Ref,
     Value,
     constant,
@@ -261,20 +260,14 @@ def accelerator_method(
         run.meet("collective", node, f"accelerator.{name}")
         return Value(type="torch.Tensor")
     run.depends()
-    if run.checks and name.startswith("prepare"):
+    if name.startswith("prepare"):
         named = [*zip(written_arguments(node), args, strict=False)]
-        waits = any(map(_is_model, args)) or any(_is_trained(run, arg, value) for arg, value in named)
-        run.meet("wrapped", node, name, detail="waits" * waits)
-        misuse.of_prepare(run, args, node)
-        for arg, value in named if not waits else ():
-            if any(stays(run, ref) for ref in value.refs) and (part := part_trained(run, arg)):
-                text = f"`{name}` gives `{ast.unparse(arg)}` back as it is, as it is no Module"
-                run.meet(
-                    "misuse",
-                    node,
-                    f"{text}: nothing averages the gradients of `{part}`; prepare that",
-                    detail="prepared",
-                )
+        meet_shapeless(run, named, node)
+        if run.checks:
+            waits = any(map(_is_model, args)) or any(_is_trained(run, arg, value) for arg, value in named)
+            run.meet("wrapped", node, name, detail="waits" * waits)
+            misuse.of_prepare(run, args, node)
+            given_back(run, name, named if not waits else (), node)
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
     if name == "prepare":
@@ -392,24 +385,6 @@ def prepared(run: Run, value: Value, node: ast.AST, number: int = 0) -> Value:
         else:
             refs.append(ref)
     return Value(value.place, value.why, tuple(refs), value.type)
-
-
-def stays(run: Run, ref: Ref) -> bool:
-    """Whether `prepare` gives an object back as it is: it is known to be none that it prepares."""
-    if not isinstance(ref, Instance) or ref.kind != "object" or ref.prepared:
-        return False
-    line = ref.cls.line_up() if ref.cls is not None else [Library(ref.type)]
-    if any(not base.refs for one in line if isinstance(one, Class) for base in one.bases):
-        return False  # nothing is known of one that it derives from
-    bases = [run.knowledge.canonical(one.name) for one in line if isinstance(one, Library)]
-    return all(_is_class(run, name) for name in bases)
-
-
-def _is_class(run: Run, name: str) -> bool:
-    """Whether the tables know a class, and no function that makes one of many: `hydra.utils.instantiate`."""
-    row = run.knowledge.row(name)
-    known = bool(run.knowledge.bases(name)) or (row is not None and not row.name.endswith(".*"))
-    return known and name.rpartition(".")[2][:1].isupper()
 
 
 def _note_prepared(run: Run, ref: Instance, whole: Value, depth: int = 0) -> None:

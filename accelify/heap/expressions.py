@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.meeting_rows import meeting, meets, mixing
-from accelify.domains.placement import ROUND_ROWS, Kind, function, multiplied, own
+from accelify.domains.placement import ROUND_ROWS, UNRELATED, Kind, function, multiplied, own
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import is_mean_of_round
 from accelify.heap import on_tpu, shapes
@@ -207,9 +207,11 @@ class Expressions:
         else:
             made = self.run.made(node, place, *weighed(op, left, right), type_=type_)
         if isinstance(op, ast.Add) and "builtins.str" in (left.type, right.type):
-            made = text_of(self.engine, node, [left, right]) if place.kind is Kind.CLOCK else made
+            as_text = place.kind is Kind.CLOCK or place == UNRELATED
+            made = text_of(self.engine, node, [left, right]) if as_text else made
             made = with_text(made, [pattern(left), pattern(right)])
         elif isinstance(op, ast.Div) and "pathlib.Path" in (left.type, right.type):
+            made = text_of(self.engine, node, [left, right])
             made = joined_path(replace(made, type="pathlib.Path"), [left, right])
         fold = NUMBERS.get(type(op))
         texts = isinstance(op, ast.Add) and isinstance(left.const, str) and isinstance(right.const, str)

@@ -26,11 +26,12 @@ from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.models import SIGNS, asked, gone_through, mark
 from accelify.heap.moved import COPYING, are_passed, sent
-from accelify.heap.paths import joined_path, known_of, pattern, with_text
+from accelify.heap.paths import TEMPORARY, joined_path, known_of, pattern, with_text
+from accelify.heap.prepared_models import loaded, shaped
 from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
 from accelify.heap.steps import STEPPING, stepped
 from accelify.heap.texts import formatted, text_of
-from accelify.heap.transfers import TEMPORARY, Transfers
+from accelify.heap.transfers import Transfers
 from accelify.heap.unknown_calls import UnknownCalls
 from accelify.heap.values import (
     BATCH,
@@ -159,6 +160,7 @@ class LibraryCalls:
         if instance is not None and instance.kind == "module":
             sent(self.run, instance, name, args)
             asked(self.run, instance, name, args)
+            loaded(self.run, instance, name)
             if name in ("train", "eval"):
                 mode_set(self.run, instance, name, args, node)
         if receiver.type == BATCH and receiver.where and name in ("to", "cuda"):
@@ -240,6 +242,7 @@ class LibraryCalls:
 
     def object_called(self, ref: Instance, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         """A call of an object of a library's class: a module, a loss, a metric, a transform."""
+        shaped(self.run, ref)
         through = gone_through(self.engine, ref, args, node)
         if through is not None:
             return through
@@ -249,6 +252,7 @@ class LibraryCalls:
                 row, ref.type.rpartition(".")[2], [Value(refs=(ref,)), *args], keywords, node, receiver=True
             )
             given = next(iter([*args, *keywords.values()]), NONE)
+            made = shapes.pooled(self.run, ref.type.rpartition(".")[2], args, made, node)
             made = replace(made, place=shapes.of_layer(self.run, ref, row, made.place, args, node))
             made = self.transfers.along_batches(ref, given, made, node) if ref.kind == "module" else made
             return shapes.with_states(self.run, row, made, node)
@@ -274,7 +278,7 @@ class LibraryCalls:
         if row.transfer in _CALLING and row.kind in ("", "object"):
             self.unknown_calls.callbacks(args[shift:], keywords, node)
         # What lies in the temporary folder has another name on each process.
-        is_temporary = self.run.checks and row.name.startswith("tempfile.") and bool(row.effect)
+        is_temporary = row.name.startswith("tempfile.") and bool(row.effect)
         happens = bool(row.effect) and not is_temporary and self._happens(row, args, keywords, shift)
         if row.effect == "tracker.start" and not happens:
             self.run.meet("tracker.off", node, name)
@@ -300,7 +304,8 @@ class LibraryCalls:
                 if (path := self.run.read(ref, _OWN_FILES)) is not None
             ]
             paths = files or paths
-            if row.path and not paths and not shown and row.kind != "tracker":
+            default = row.kind == "tracker" or row.effect == "network.get"  # they have a folder of their own
+            if row.path and not paths and not shown and not default:
                 return self.transfers.of(row, args, keywords, node)  # no file is named
             if row.effect == "process.run":
                 shown = [

@@ -1,11 +1,14 @@
-"""Options of a command line: what they are by default, where that differs between processes or is a number.
+"""Options of a command line: what they are by default, where that differs between processes, is a number or a path.
 
 An option with such a default may be a name by the clock, or the number of a GPU. All others are the same everywhere.
+By its default path an option names the file that the script writes under a path of its own:
+`os.path.join(args.root, "best.pth")` after `torch.save(state, "./kept/best.pth")`.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 
 from accelify.heap.containers import array_of
@@ -15,6 +18,8 @@ from accelify.heap.values import Instance, Value, constant
 
 # The type of an option that is a number where nobody gives it.
 NUMBER = "#number of an option"
+# A default that is a path, and no word by which a script chooses a module, a key or an attribute.
+_PATH = re.compile(r"^(?!\w+://)[^*%{}\x01]*(/|\w\.[a-z]\w{1,4}$)[^*%{}\x01]*$")
 # Of a parser: the names of such options.
 _NAMES = "#options"
 
@@ -28,13 +33,19 @@ def added(run: Run, parser: Value, args: Sequence[Value], keywords: Mapping[str,
     if default is None or not isinstance(name, str):
         return
     # Where a launcher started the script, a number is one of each process.
-    number = type(default.const) is int and default.const >= 0 and not run.checks
-    if number or not array_of(default).is_same:
-        for ref in parser.of(Instance):
-            known = run.read(ref, _NAMES)
-            names = known.const if known is not None and isinstance(known.const, tuple) else ()
-            run.store.set(ref, _NAMES, constant((*names, name)))
-            run.store.set(ref, name, Value(type=NUMBER) if number else default.plain())
+    if type(default.const) is int and default.const >= 0 and not run.checks:
+        value = Value(type=NUMBER)
+    elif not array_of(default).is_same:
+        value = default.plain()
+    elif isinstance(default.const, str) and _PATH.match(default.const):
+        value = Value(text=default.const)
+    else:
+        return
+    for ref in parser.of(Instance):
+        known = run.read(ref, _NAMES)
+        names = known.const if known is not None and isinstance(known.const, tuple) else ()
+        run.store.set(ref, _NAMES, constant((*names, name)))
+        run.store.set(ref, name, value)
 
 
 def parsed(run: Run, parser: Value, node: ast.AST) -> Value:

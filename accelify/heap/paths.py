@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
+from accelify.domains.placement import Kind
 from accelify.domains.replacing import replace
 from accelify.heap.values import UNSET, Value
 
+# How a reason ends that is a name which a process makes up.
+TEMPORARY = "a temporary name"
 _ANY, _MARK = "*", "\x01"
 _NAMED = re.compile(f"{_MARK}[^{_MARK}]*{_MARK}")
 # The name of a number that is made of how many there are of something.
@@ -140,3 +143,15 @@ def file_of(value: Value | None) -> str:
     """The file or folder that a value names; "" where its own name is not known, not even by that of an option."""
     forms = forms_of(value) if value is not None else []
     return next((one for one in forms if re.search(r"\w", one.rpartition("/")[2])), "")
+
+
+def is_temporary(value: Value | None) -> bool:
+    """Whether a path is below a temporary name, which each process has for itself."""
+    if value is None or value.place.kind is not Kind.OWN or value.why is None:
+        return False
+    return value.why.origin().text == TEMPORARY
+
+
+def has_other_name(value: Value) -> bool:
+    """Whether a path has another name on each process, or in each run, for what is the same."""
+    return value.place.kind is Kind.CLOCK or is_temporary(value)

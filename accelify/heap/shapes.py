@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ _OF = {
     **dict.fromkeys("mm addmm t cdist".split(), 2),
     **dict.fromkeys("ravel mv pairwisedistance".split(), 1),
 }
+# What pools, and over how many axes.
+_POOL = re.compile(r"(avg|max|lp)pool(\d)d")
 # What the operator `@` does, for arrays of how many axes where that is fixed.
 PRODUCTS = {"matmul": 0, "__matmul__": 0, "mm": 2, "dot": 1, "vdot": 1, "inner": 1, "mv": 0}
 # Losses that compare number by number.
@@ -133,6 +136,21 @@ def _flattened(args: Args, keywords: Keywords) -> int:
         return 1
     first = given[0]
     return first + 1 if len(given) == 1 and isinstance(first, int) and first >= 0 else 0
+
+
+def pooled(run: Run, name: str, args: Args, made: Value, node: ast.AST) -> Value:
+    """What a layer or function gives: of a pool over as many axes as an array has, a figure of all of its rows.
+
+    `AdaptiveAvgPool2d(1)` after `x.view(-1, width)` takes the rows for the height of one picture.
+    """
+    word = _POOL.search(name.lower().replace("_", ""))
+    given = array_of(args[0]) if word and args else SAME
+    if word is None or given.kind is not Kind.ROUND or not (given.rows and given.axes):
+        return made
+    if given.turned < given.axes - int(word[2]):
+        return made
+    place = reduced(given, "mean" if word[1] == "avg" else "max")
+    return run.made(node, place, args[0], type_=TENSOR, text=f"`{run.segment(node)}` pools over the rows")
 
 
 def of_operands(run: Run, node: ast.AST, places: Sequence[Placement]) -> int:

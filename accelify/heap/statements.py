@@ -37,6 +37,7 @@ from accelify.heap.tables import passed_back, with_part, written_to
 from accelify.heap.turns import FIRST, take_turns
 from accelify.heap.values import (
     BATCH,
+    DEVICE,
     ENDED,
     FIRST_FLAG,
     SHAPES,
@@ -187,8 +188,8 @@ class Statements:
             put(self.run, ref, inner, key.const, filling="" if key.const is not UNSET else "rounds")
         if any(self.engine.calls.special(ref, "__setitem__", [key, value], target) for ref in base.refs):
             return
-        if base.where and not base.refs and base.type == BATCH:
-            base = replace(base, where="")  # a part of a batch may lie elsewhere now
+        if base.where and not base.refs and (base.type == BATCH or base.where != value.where == DEVICE):
+            base = replace(base, where="")  # a part of a batch may lie elsewhere now: a list's, of no tensor
             self.bind_again(holder, base, scope)
         if not base.refs and is_zero(base) and not is_zero(value):
             base = replace(base, const=UNSET)

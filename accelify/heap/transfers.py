@@ -53,9 +53,10 @@ from accelify.heap.locations import location_of, meet_together, note_items
 from accelify.heap.model_parameters import owners
 from accelify.heap.models import hold_parts
 from accelify.heap.on_tpu import STEPPED
-from accelify.heap.paths import joined_path
+from accelify.heap.paths import has_other_name, joined_path
 from accelify.heap.random_draws import RandomDraws
 from accelify.heap.schedules import length_of, rates_of
+from accelify.heap.texts import text_of
 from accelify.heap.values import (
     LENGTH,
     NONE,
@@ -78,8 +79,8 @@ if TYPE_CHECKING:
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
-# How a reason ends that is the clock, or a name that a process makes up.
-TIME, TEMPORARY = "the time", "a temporary name"
+# How a reason ends that is the clock.
+TIME = "the time"
 # Arrays of nothing, to which something may be added.
 _ZEROS = frozenset(
     {"torch.zeros", "torch.zeros_like", "torch.Tensor.new_zeros", "numpy.zeros", "numpy.zeros_like"}
@@ -132,9 +133,7 @@ class Transfers:
         self._by_word: dict[str, Callable[[Row, Args, Keywords, ast.AST], Value]] = {
             "same": lambda row, args, keywords, node: Value(type=row.returns),
             "pure": self._function,
-            "joins": lambda row, args, keywords, node: joined_path(
-                self._function(row, args, keywords, node), args
-            ),
+            "joins": self._joined,
             "rows": self._function,
             "linear": self._function,
             "reshaped": self._function,
@@ -157,7 +156,7 @@ class Transfers:
             # A flag of one rank says who reports it.
             "read": lambda row, args, keywords, node: self._function(
                 row,
-                [Value() if one.place.kind is Kind.CLOCK or one.type in OPPOSITES else one for one in args],
+                [Value() if has_other_name(one) or one.type in OPPOSITES else one for one in args],
                 {word: one for word, one in keywords.items() if one.type not in OPPOSITES},
                 node,
             ),
@@ -175,6 +174,7 @@ class Transfers:
         if result.place.rows or (args and array_of(args[0]).rows):
             axis = axis_of(row, args, keywords)
             shapes.note_axis(self.run, row, axis, args, node)
+            result = shapes.pooled(self.run, _word(row), args, result, node)
             number = shapes.of_call(row, _word(row), axis, args, keywords, node)
             result = shapes.with_axes(result, number)
         where = location_of(self.run, row, operands, result, node)
@@ -370,6 +370,13 @@ class Transfers:
         if axis is None and row.name.endswith(("size", "shape")):
             return shape(base)
         return size(self.run, node, replace(base, type=shape(base).type), axis)
+
+    def _joined(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        made = self._function(row, args, keywords, node)
+        if made.place == UNRELATED:  # a text, which says no more and no less than its parts
+            text = text_of(self.engine, node, args)
+            made = replace(made, place=text.place, why=text.why)
+        return joined_path(made, args)
 
     def _clock(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
         return Value(CLOCK, self.run.reason(node, TIME), type=row.returns)

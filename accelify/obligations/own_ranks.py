@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import KEYS
 from accelify.heap.counts import OF_BATCH
+from accelify.heap.paths import TEMPORARY
 from accelify.heap.random_draws import DRAWS, OTHER_SEED, SEEDED_APART, UNSEEDED
 from accelify.heap.run import Event
-from accelify.heap.transfers import NAMES_PROCESS, TEMPORARY, TIME
+from accelify.heap.transfers import NAMES_PROCESS, TIME
 from accelify.heap.values import Container, Value
 from accelify.obligations.sinks import places
 

@@ -11,6 +11,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.host_reads import READ
 from accelify.heap.library_calls import WRAPPED_WEIGHTS
+from accelify.heap.paths import is_temporary
 from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.obligations.error_messages import is_of_caught_error
@@ -84,8 +85,9 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
     """
     if event.kind in _LOGGED and not event.shown and event.path is None:
         return  # nothing is logged: `x.log()` of what is not known
-    if event.path is not None and any(ref.type in _BUFFERS for ref in event.path.of(Instance)):
-        return  # it is written to memory
+    in_memory = event.path is not None and any(ref.type in _BUFFERS for ref in event.path.of(Instance))
+    if in_memory or (is_temporary(event.path) and event.kind != "file.read"):
+        return  # each process has its own
     if is_of_caught_error(event):
         return
     if event.kind in SHOWING:

@@ -90,7 +90,9 @@ def _on_import(context: Context) -> Iterator[Change]:
     reads = _reads(context, {(m, name): call for call, (m, names) in placed.items() for name in names})
     for call, (module, names) in placed.items():
         own = module in script.modules
-        if own and (context.is_claimed(call) or (module is entry and context.accelerator(call) is not None)):
+        if call in context.dropped or (own and context.is_claimed(call)):
+            continue
+        if module is entry and context.accelerator(call) is not None:
             continue
         read = [r for r in reads.get(call, ()) if not _is_moved(context, r)]
         if not read:

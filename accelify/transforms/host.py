@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import values as v
-from accelify.analysis.data.loaders import collating
+from accelify.analysis.data.collated_parts import are_lists, collated_parts
 from accelify.analysis.devices.read_on_host import (
     HOST_TYPES,
     can_be_fixed,
@@ -24,7 +24,7 @@ from accelify.analysis.devices.read_on_host import (
 from accelify.analysis.devices.tensor_makers import ARRAY, DEVICE, HOST
 from accelify.analysis.metrics.collected import may_be_texts
 from accelify.analysis.statements.negation import negated
-from accelify.analysis.syntax import call_argument, dotted, names_in, text_of, walk
+from accelify.analysis.syntax import call_argument, names_in, text_of, walk
 from accelify.analysis.values import Entity, Sequence
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, where
@@ -158,7 +158,10 @@ def _lengths(context: Context) -> Iterator[Change]:
         if lengths is None or isinstance(lengths, (ast.Starred, ast.List)):
             continue
         # Some callers can pass what they made on the host: a copy there is right for all.
-        if DEVICE not in after.of(lengths) or before.of(lengths) != {HOST} or _is_list(context, lengths):
+        if DEVICE not in after.of(lengths) or before.of(lengths) != {HOST}:
+            continue
+        # Nothing moves a list that the collate function makes.
+        if are_lists(collated_parts(context.script, after.bindings, lengths)):
             continue
         if _is_tensor(context, lengths):
             edits: list[Edit] = [verbs.replace(lengths, lengths, ".cpu()", order=5)]
@@ -192,36 +195,6 @@ def _elsewhere(context: Context) -> Iterator[Change]:
             f"({where(read.module, read.tensor)}): put `.cpu()` after it there"
         )
         yield context.change(HOST_COPY, read.call, message)
-
-
-def _is_list(context: Context, node: ast.expr) -> bool:
-    """Whether the part of a batch that a name is bound to is a list that the collate function makes: none moves it."""
-    bound = list(context.locations[1].bindings(node)) if isinstance(node, ast.Name) else []
-    loop = bound[0] if len(bound) == 1 else None
-    if not isinstance(node, ast.Name) or not isinstance(loop, ast.For):
-        return False
-    targets = [t for t in walk(loop.target) if isinstance(t, ast.Tuple)]
-    parts = [e for t in targets for e in t.elts if not isinstance(e, ast.Tuple)]
-    index = next((i for t in targets for i, e in enumerate(t.elts) if getattr(e, "id", "") == node.id), None)
-    loaders = {t for part in parts for b in context.script.entities(part, v.BATCH) for t in b.link("loader")}
-    bodies = [body for loader in loaders for body in collating(context.script, loader)]
-    found = [
-        result.elts[index]
-        for body in bodies
-        for n in walk(body)
-        if isinstance(n, ast.Return) and isinstance(result := n.value, ast.Tuple)
-        if index is not None and index < len(result.elts)
-    ]
-    made = [
-        stmt.value
-        for body in bodies
-        for stmt in walk(body)
-        if isinstance(stmt, ast.Assign)
-        for target in stmt.targets
-        if any(dotted(target) == dotted(one) for one in found if isinstance(one, ast.Name))
-    ]
-    values = [*made, *[one for one in found if not isinstance(one, ast.Name)]]
-    return bool(values) and all(isinstance(one, (ast.List, ast.ListComp)) for one in values)
 
 
 def _is_tensor(context: Context, node: ast.expr) -> bool:

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.data.collated_parts import are_lists, collated_parts
 from accelify.analysis.devices.meeting_elsewhere import meeting_elsewhere
 from accelify.analysis.devices.tensor_makers import ARRAY, DEVICE, DRAWING, HOST, MAKERS
 from accelify.analysis.metrics.collected import (
@@ -337,6 +338,8 @@ def _one_by_one(context: Context, given: ast.expr) -> list[ast.expr]:
 def _holds_several(context: Context, node: ast.expr) -> bool:
     """Whether an expression is a list of tensors, or the like, of which none is written out here."""
     if isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Dict, ast.Set)):
+        return True
+    if are_lists(collated_parts(context.script, context.locations[1].bindings, node)):
         return True
     # A name is used again: `frames = torch.cat(frames, 1)`.
     made = reaching_assignments(context.script, node) if isinstance(node, ast.Name) else None

@@ -26,7 +26,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis.files.loaded import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.models.parallel_wraps import is_afterwards, is_unread_and_stays, wrapping_calls
 from accelify.analysis.schedules.training_before import trained_before
-from accelify.analysis.syntax import call_argument, dotted
+from accelify.analysis.syntax import call_argument, dotted, text_of
 from accelify.analysis.values import Entity
 from accelify.findings import Safety, Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -112,12 +112,19 @@ def _weights(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterato
         if isinstance(c.func, ast.Attribute) and (dotted(c.func.value) or "").endswith(".module")
     }
     parts = _wrapped_parts(context, wrapped) if loads else {}
+    begun = {_path(load) for load in read if not trained_before(script, load)}
     for call in given if loads else ():
         assert isinstance(call.func, ast.Attribute)
-        # What is loaded after the training was saved by it, without a prefix.
-        if script.scope_of(call) in minded or trained_before(script, call):
+        if script.scope_of(call) in minded:
             continue
         state = call_argument(call, 0, "state_dict")
+        # What is loaded after the training was saved by it, without a prefix; a file that was loaded before it as well
+        # is still that of an earlier run where nothing better was found.
+        if trained_before(script, call) and not (
+            state is not None
+            and any(_path(one) in begun and comes_from(script, state, {one}) for one in read)
+        ):
+            continue
         models = script.models_of(call.func.value)
         wraps = [wrap for model in models for wrap in wrapped.get(model, ())]
         whole = any(is_afterwards(context.script, call, wrap) for wrap in wraps)
@@ -140,6 +147,12 @@ def _weights(context: Context, wrapped: dict[Entity, list[ast.Call]]) -> Iterato
         ]
         message = "files that were saved under DataParallel have `module.` before the names of the weights"
         yield context.change(PARALLEL, call, message, edits)
+
+
+def _path(load: ast.Call) -> str:
+    """The path that `torch.load` reads, as it is written."""
+    path = call_argument(load, 0, "f")
+    return text_of(path) if path is not None else ""
 
 
 def _wrapped_parts(

@@ -16,8 +16,9 @@ from accelify.analysis.files.effect_sites import needed_for
 from accelify.analysis.files.folders import makings
 from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.writer_folders import needs_folder_of
+from accelify.analysis.statements.bindings import Bindings
 from accelify.analysis.statements.done import calls_done, needed_beside, statement_for
-from accelify.analysis.syntax import Tree, dotted, is_constant, target_names
+from accelify.analysis.syntax import Tree, dotted, is_constant, target_names, walk
 from accelify.analysis.values import Entity
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule
@@ -234,6 +235,13 @@ def _needed_by_all(context: Context, contained: set[Entity]) -> bool:
     `writer.log_dir` is read off it, `writer.trainer = self` set on it; `writer["loss"] = x`, `with writer:`.
     """
     tree, script = context.tree, context.script
+    bindings = Bindings(tree)
+    if any(
+        _decides(context, stmt, bindings)
+        for stmt in tree.nodes(ast.If)
+        if any(script.entities(part) & contained for part in _asked_for(stmt.test))
+    ):
+        return True
     used: list[tuple[ast.AST, ast.expr]] = [(n, n.value) for n in tree.nodes(ast.Subscript)]
     used += [(n, n.func) for n in script.calls()]
     used += [(n, n.context_expr) for n in tree.nodes(ast.withitem)]
@@ -247,6 +255,27 @@ def _needed_by_all(context: Context, contained: set[Entity]) -> bool:
         and not context.is_guarded(node)
         for node, base in used
     )
+
+
+def _asked_for(test: ast.expr) -> Iterator[ast.expr]:
+    """The names that must have a value for a test to be true: `if writer and epoch % 10 == 0:`."""
+    names = set(needed_for(test))
+    yield from (n for n in walk(test) if isinstance(n, (ast.Name, ast.Attribute)) and dotted(n) in names)
+
+
+def _decides(context: Context, stmt: ast.If, bindings: Bindings) -> bool:
+    """Whether what runs where there is a writer sets what is read without one: `if writer: score = total / n`."""
+    script, inside = context.script, {n for part in stmt.body for n in walk(part)}
+    stored = [n for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    added = {n.id for n in stored if isinstance(script.tree.parent(n), ast.AugAssign)}
+    reads = [
+        read
+        for name, scope in {(n.id, script.scope_of(n).resolve(n.id)) for n in stored}
+        for read in (script.reads(name, scope) if scope is not None else ())
+        if read not in inside
+    ]
+    gives = any(isinstance(n, ast.Return) and n.value is not None for n in inside)
+    return gives or any(read.id in added or not inside.isdisjoint(bindings.of(read)) for read in reads)
 
 
 def _handed_away(context: Context, contained: set[Entity]) -> bool:

@@ -128,3 +128,20 @@ PARTS = "first, second = rays"
 def test_parts_of_a_batch_whose_rows_lie_along_another_axis(made: str, shown: str, named: bool) -> None:
     loop = f"for x, y in loader:\n    {made}\n    accelerator.backward(F.mse_loss({shown}, y))\n"
     assert bool(validate(HEAD + loop, None, KNOWLEDGE).of(Status.NAMED)) == named
+
+
+@pytest.mark.parametrize(
+    ("pooled", "named"),
+    [
+        ("nn.AdaptiveAvgPool2d(1)(x.view(-1, 8)).sigmoid()", True),
+        ("F.adaptive_max_pool2d(x.reshape(-1, 8), 1)", True),
+        ("F.avg_pool1d(x.view(-1, 8).t(), 2).sigmoid()", True),
+        ("F.avg_pool1d(x.view(-1, 8), 2)", False),
+        ("nn.AdaptiveAvgPool2d(1)(x.view(-1, 1, 2, 4)).sigmoid()", False),
+        ("nn.AdaptiveAvgPool2d(1)(x.view(-1, 2, 4)).sigmoid()", False),
+    ],
+)
+def test_a_pool_over_as_many_axes_as_there_are_takes_the_rows(pooled: str, named: bool) -> None:
+    said = [one.message for one in found(pooled).of(Status.NAMED)]
+    assert any("pools over the rows" in one for one in said) is named
+    assert bool(said) is named

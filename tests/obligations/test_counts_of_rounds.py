@@ -9,7 +9,8 @@ from accelify.obligations import Status, validate
 
 KNOWLEDGE = Knowledge()
 HEAD = """\
-import numpy as np, torch
+import numpy as np, os, torch
+from pathlib import Path
 from torch.utils.data import DataLoader
 from accelify.runtime import Accelerator
 accelerator = Accelerator(cpu=True)
@@ -266,6 +267,9 @@ def test_what_a_schedules_function_reads_as_it_is_called(rate: str, of_rounds: b
         ("step", Status.LOOP),
         ("i", Status.LOOP),
         ("{'step': step, 'epoch': epoch}", Status.LOOP),
+        ("os.path.join('out', f'text_{step}.csv')", Status.LOOP),
+        ("Path('out') / f'text_{step}.csv'", Status.LOOP),
+        ("'out/' + str(step) + '.csv'", Status.LOOP),
         ("step * 8", Status.NAMED),
         ("seen", Status.NAMED),
         ("i / 2", Status.NAMED),

@@ -17,6 +17,8 @@ from accelify.runtime import Accelerator
 accelerator = Accelerator()
 parser = argparse.ArgumentParser()
 parser.add_argument("--out")
+parser.add_argument("--root", default="./kept")
+parser.add_argument("--last", default="kept/last.pt")
 args = parser.parse_args()
 """
 MAIN = "if accelerator.is_main_process:\n    "
@@ -41,6 +43,14 @@ PAIRS = {
     "in a function": (
         "def path(name): return 'out/%s.csv' % name\n" + MAIN + "pd.DataFrame().to_csv(path('x'))\n",
         "pd.read_csv(path('x'))\n",
+    ),
+    "a folder that is an option's default": (
+        MAIN + "torch.save(1, 'kept/a.pt')\n",
+        "torch.load(os.path.join(args.root, 'a.pt'))\n",
+    ),
+    "a file that is an option's default": (
+        "accelerator.save(1, f'{args.root}/last.pt')\n",
+        "torch.load(args.last)\n",
     ),
     "a command": (
         MAIN + "os.system(f'cp {args.out} work/data/a.png')\n",

@@ -192,6 +192,7 @@ def test_a_batch_that_may_be_on_the_device(data: str) -> None:
         "batch.to(accelerator.device)\nmodel(batch)",
         "batch['x'] = batch['x'].to(accelerator.device)\nmodel(batch)",
         "to_gpu(batch)\nmodel(batch)",
+        "for k in range(2):\n    x[k] = x[k].cuda()\nmodel(x[0])",
         "accelerator.unwrap_model(model).cpu()(x)",
         "model(x.cuda(), x)",
         "model(torch.ones(3, device=accelerator.device), torch.tensor([3]))",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from accelify.findings import Finding
 from accelify.linting import lint
 from accelify.project import Imports
@@ -100,10 +102,12 @@ def test_a_bar_is_switched_off(tmp_path: Path) -> None:
     )
 
 
-def test_downloads_are_called_downloads(tmp_path: Path) -> None:
-    (said,) = messages(
-        tmp_path, f"import torchvision\n{HEAD}torchvision.datasets.MNIST('data', download=True)\n"
-    )
+@pytest.mark.parametrize(
+    "fetched",
+    ["torchvision.datasets.MNIST('data', download=True)", "torchtext.datasets.Multi30k(split='train')"],
+)
+def test_downloads_are_called_downloads(tmp_path: Path, fetched: str) -> None:
+    (said,) = messages(tmp_path, f"import torchtext, torchvision\n{HEAD}{fetched}\n")
     assert said.startswith("every process downloads this at the same time")
     assert said.endswith("; let the main process do it first")
 

@@ -412,3 +412,26 @@ def test_a_move_that_goes_with_its_variable_takes_its_device_along(
     (tmp_path / "train.py").write_text(CALLER)
     texts = [one.new_text for one in convert_project(Source.read(tmp_path / "train.py"))]
     assert any(f"        {after}\n        optimizer" in text for text in texts)
+
+
+def test_a_model_whose_move_is_gone_is_not_put_there(tmp_path: Path) -> None:
+    text = """
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+    class Net(torch.nn.Linear):
+        def __init__(self, width, cuda):
+            super().__init__(3, width)
+            self.in_cuda = cuda
+    loader = DataLoader(TensorDataset(torch.randn(16, 3), torch.randn(16, 1)), batch_size=4)
+    net = Net(1, True).cuda()
+    optimizer = torch.optim.Adam(net.parameters())
+    for x, y in loader:
+        if net.in_cuda:
+            x, y = x.cuda(), y.cuda()
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(net(x), y).backward()
+        optimizer.step()
+    """
+    found = convert(tmp_path, dedent(text))
+    assert "net = Net(1, True)\n" in found.new_text
+    assert not left(found)

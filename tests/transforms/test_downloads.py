@@ -14,7 +14,8 @@ from tests.transforms.support import check_noop, check_transformed, convert, fra
 
 VISION = (
     "from torchvision import datasets\nimport urllib.request\nimport zipfile\nfrom git import Repo\n"
-    "from torch_geometric.datasets import TUDataset"
+    "from torch_geometric.datasets import TUDataset\nfrom torchtext.datasets import Multi30k\n"
+    "from sklearn.datasets import fetch_california_housing"
 )
 LATER = "device = torch.device('cuda')"
 
@@ -43,6 +44,8 @@ def test_others_stay(snippet: str) -> None:
         "a = datasets.MNIST('d', True, None, None, True)",
         "words.load_vectors('glove.6B.100d')",
         "a = TUDataset('d', name='PROTEINS')",
+        "a = Multi30k(split='train')",
+        "a = fetch_california_housing()",
         "if not os.path.exists('d'):\n    Repo.clone_from('http://x', 'd')",
         "if not os.path.exists('d'):\n    pack = zipfile.ZipFile('d.zip')\n    pack.extractall('d')",
     ],

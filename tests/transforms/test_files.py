@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from accelify.convert import convert_source
+from accelify.proving import prove
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed, convert, named
 
@@ -731,3 +732,16 @@ def test_all_come_to_an_answer_that_one_writes_by() -> None:
         "if broadcast_object_list([not os.path.exists('b.txt')])[0]:\n"
         f"    if accelerator.is_main_process:\n{textwrap.indent(written, '    ')}" in found
     )
+
+
+@pytest.mark.parametrize("made", ["tempfile.mkdtemp()", "Path(tempfile.mkdtemp()) / 'x'", "'runs'"])
+def test_what_each_process_writes_to_a_temporary_folder_stays(made: str) -> None:
+    setup = (
+        f"import os, tempfile\nfrom pathlib import Path\nfolder = {made}\nbest = os.path.join(folder, 'a.pt')"
+    )
+    end = "torch.save(model.state_dict(), best)\nmodel.load_state_dict(torch.load(best))"
+    conversion = convert(setup=setup, end=end)
+    prove([conversion], conversion)
+    own = "tempfile" in made
+    assert ("torch.save(accelerator.unwrap_model(model).state_dict(), best)" in conversion.new_text) is own
+    assert not [one.message for one in conversion.remaining if one.code.startswith("ACC7")]

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from accelify.convert import convert_project
 from accelify.source import Source
-from tests.transforms.support import check_noop, check_transformed, codes, convert, frame
+from tests.transforms.support import check_noop, check_transformed, codes, convert, frame, settled_source
 
 MOVED = "x, y = x.cuda(), y.cuda()"
 LOSS = "loss = F.cross_entropy(model(x), y)"
@@ -425,3 +425,54 @@ with torch.no_grad():
     )
     text = convert(imports=imports, build=build, ready=ready, epoch=epoch).new_text
     assert ".cpu()" not in text
+
+
+@pytest.mark.parametrize(
+    ("lengths", "moved"),
+    [("[len(r) for r in rows]", False), ("torch.tensor([len(r) for r in rows])", True)],
+)
+def test_a_list_of_numbers_of_a_collate_function_is_not_moved(lengths: str, moved: bool) -> None:
+    code = f"""
+    import torch
+    from torch import nn
+    from torch.nn.utils.rnn import pad_sequence
+    from torch.utils.data import DataLoader
+    def one(rows):
+        return pad_sequence(rows, batch_first=True), {lengths}
+    def collate(samples):
+        return {{key: one([s[key] for s in samples]) for key in samples[0]}}
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Linear(4, 2)
+        def forward(self, x, lengths):
+            return self.body(x)
+    def evaluate(dev, model, use_gpu):
+        lines = []
+        for batch in dev:
+            rows, lengths = batch["a"]
+            if use_gpu:
+                rows = rows.cuda()
+            found = model(rows, lengths)
+            for line in found:
+                lines.append(" ".join(str(one.item()) for one in line))
+        return len(lines)
+    use_gpu = torch.cuda.is_available()
+    train = DataLoader([{{"a": torch.randn(3, 4)}}] * 8, batch_size=2, collate_fn=collate)
+    dev = DataLoader([{{"a": torch.randn(3, 4)}}] * 8, batch_size=2, collate_fn=collate)
+    model = Net()
+    if use_gpu:
+        model = model.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in train:
+        x, sizes = batch["a"]
+        if use_gpu:
+            x = x.cuda()
+        loss = model(x, sizes).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(evaluate(dev, model, use_gpu))
+    """
+    text = settled_source(textwrap.dedent(code)).new_text
+    assert ("lengths.to(" in text) is moved

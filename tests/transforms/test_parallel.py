@@ -382,6 +382,7 @@ def test_where_the_function_that_trains_stands_above(above: str) -> None:
         {"ready": "model.load_state_dict(torch.load('m.pt'))\nmodel = nn.DataParallel(model)"},
         {"ready": LOADS.format("model.module.load_state_dict(torch.load('m.pt'))")},
         {"ready": LOADS.format(""), "end": "model.load_state_dict(torch.load('best.pt'))"},
+        {"ready": LOADS.format(""), "end": "if seen:\n    model.load_state_dict(torch.load('best.pt'))"},
         {"ready": LOADS.format("optimizer.load_state_dict(torch.load('m.pt'))")},
         {"ready": LOADS.format("state = model.state_dict()\nmodel.load_state_dict(state)")},
         {"ready": "model.load_state_dict(torch.load('m.pt'))"},
@@ -389,6 +390,12 @@ def test_where_the_function_that_trains_stands_above(above: str) -> None:
 )
 def test_weights_without_the_prefix_stay(snippets: dict[str, str]) -> None:
     assert "removeprefix" not in convert(**snippets).new_text
+
+
+def test_a_file_that_was_loaded_before_the_training_may_not_have_been_written_anew() -> None:
+    loaded = "model.load_state_dict(torch.load('best.pt'))"
+    ready = LOADS.format(f"if os.path.exists('best.pt'):\n    {loaded}")
+    assert convert(ready=ready, end=loaded).new_text.count("removeprefix") == 2
 
 
 STANDING = """\
@@ -420,7 +427,7 @@ LOADED = "model.load_state_dict(torch.load('m.pt'))"
         ("if __name__ == '__main__':", LOADED, "pass", "pass", True),
         ("for seed in range(2):", LOADED, "pass", "pass", True),
         ("with torch.device('cpu'):", LOADED, "pass", "pass", True),
-        ("if __name__ == '__main__':", "pass", "pass", LOADED, False),
+        ("if __name__ == '__main__':", "pass", "pass", LOADED, True),
         ("if __name__ == '__main__':", "pass", "sys.exit()", LOADED, True),
         ("if __name__ == '__main__':", "pass", "pass", f"else:\n        {LOADED}", True),
         ("if __name__ == '__main__':", "pass", LOADED, "pass", False),

@@ -54,6 +54,20 @@ def test_what_reads_names_with_the_prefix_is_given_them(snippet: str) -> None:
             "few = [m for n, m in model.named_modules() if n == 'module.head']",
             "few = [m for n, m in model.named_modules(prefix=\"module\") if n == 'module.head']",
         ),
+        (
+            "first = model.state_dict()['module.head.bias']",
+            "first = model.state_dict(prefix=\"module.\")['module.head.bias']",
+        ),
+        (
+            "every = dict(model.named_parameters())\nfirst = every['module.head.bias']",
+            "every = dict(model.named_parameters(prefix=\"module\"))\nfirst = every['module.head.bias']",
+        ),
+        (
+            "means = {f'module.{n}': 1 for n in ('head', 'body')}\n"
+            "few = [m for n, m in model.named_modules() if n in means]",
+            "means = {f'module.{n}': 1 for n in ('head', 'body')}\n"
+            'few = [m for n, m in model.named_modules(prefix="module") if n in means]',
+        ),
     ],
 )
 def test_other_names_of_the_model(before: str, after: str) -> None:
@@ -68,6 +82,9 @@ def test_other_names_of_the_model(before: str, after: str) -> None:
         "few = {n[7:] if n.startswith('module.') else n: p for n, p in model.named_parameters()}",
         "few = [p for n, p in model.named_parameters() if n in ('head.bias', 'module.head.bias')]",
         "few = model.state_dict()['head.bias']",
+        "means = {'head': 1, 'body': 1}\nfew = [means[n] for n, m in model.named_modules() if n in means]",
+        "means = {n.replace('module.', ''): 1 for n in names}\n"
+        "few = [means[n] for n, m in model.named_modules() if n in means]",
         "few = [p for n, p in model.module.named_parameters() if n.split('.')[0] == 'module.head']",
         "for n, p in model.named_parameters():\n    part = model\n    for one in n.split('.')[:-1]:\n"
         "        part = getattr(part, one)",

@@ -151,6 +151,29 @@ def test_a_writer_that_a_function_unknown_is_given_stays() -> None:
     assert "SummaryWriter('runs') if accelerator.is_main_process else None\n" in text
 
 
+@pytest.mark.parametrize(
+    ("test", "inside", "after", "everywhere"),
+    [
+        ("writer", "score = total / 2", "return score", True),
+        ("writer is not None and step > 0", "total += 1", "return total", True),
+        ("writer", "return total", "return 0", True),
+        ("writer", "score = total / 2", "return total", False),
+        ("writer", "score = total / 2", "score = 1\n    return score", False),
+        ("not writer", "score = 0\n    else:\n        score = 1", "return score", False),
+    ],
+)
+def test_a_writer_that_decides_about_what_all_read_is_there_on_all(
+    test: str, inside: str, after: str, everywhere: bool
+) -> None:
+    setup = f"def show(writer, total, step):\n    if {test}:\n        {inside}\n        writer.add_scalar('s', total)\n"
+    if "else" in inside:
+        setup = setup.replace("\n        writer.add", "\n    writer.add")
+    setup += f"    {after}\n"
+    end = "writer = SummaryWriter('runs')\nfor step in range(2):\n    print(show(writer, 1.0, step))"
+    text = convert(imports=BOARD, setup=setup, end=end).new_text
+    assert ("SummaryWriter('runs')\n" in text) is everywhere
+
+
 def test_a_run_that_is_started_before_the_accelerator_is_marked() -> None:
     conversion = convert(
         imports=f"import argparse\n{BOARD}",

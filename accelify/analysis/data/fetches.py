@@ -24,7 +24,9 @@ _FETCHING_UNLESS_GIVEN = {"d4rl.qlearning_dataset": (1, "dataset")}
 _TAKES_DOWNLOAD = re.compile(r"torchvision\.datasets\.(\w+\.)*(\w*MNIST|CIFAR10|CIFAR100)(\.__init__)?$")
 # Data sets that are fetched, and made ready in a folder, by who makes them.
 _FETCHES_ITSELF = re.compile(
-    r"(torch_geometric\.datasets\.(\w+\.)*[A-Z]\w*|ogb\.\w+\.\w*Dataset\w*|dgl\.data\.(\w+\.)*[A-Z]\w*Dataset)$"
+    r"(torch_geometric\.datasets\.(\w+\.)*[A-Z]\w*|ogb\.\w+\.\w*Dataset\w*|dgl\.data\.(\w+\.)*[A-Z]\w*Dataset|"
+    r"torchtext\.(\w+\.)?datasets\.(\w+\.)*[A-Z]\w*(\.splits|\.iters)?|sklearn\.datasets\.fetch_\w+|"
+    r"seaborn\.load_dataset)$"
 )
 # Their base classes: what a class makes ready in its `process`, its constructor writes where it is not there yet.
 _READY_BASES = re.compile(r"torch_geometric\.data\.(\w+\.)*(InMemoryDataset|Dataset)$")
@@ -43,8 +45,6 @@ def is_download(call: ast.Call, name: str | None) -> bool:
     if name in _FETCHING_UNLESS_GIVEN:
         given = call_argument(call, *_FETCHING_UNLESS_GIVEN[name])
         return given is None or is_constant(given, None)
-    if name and name.startswith("torchtext.") and ".datasets." in name and name.endswith(".splits"):
-        return True
     if isinstance(call.func, ast.Attribute) and call.func.attr == "build_vocab":
         vectors = call_keyword(call, "vectors")
         return isinstance(vectors, ast.Constant) and str(vectors.value).startswith(_VECTORS)

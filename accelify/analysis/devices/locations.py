@@ -13,6 +13,7 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.data.collated_parts import are_plain, collated_parts
 from accelify.analysis.data.loaders import gives_host_tensors
 from accelify.analysis.devices.filled import FilledBatches
 from accelify.analysis.devices.tensor_makers import (
@@ -111,6 +112,7 @@ class Locations:
         self._cut_short: dict[ast.AST, Place] = {}
         self._bindings = bindings or Bindings(script.tree)
         self._filled = FilledBatches(script)
+        self._collates = any(m.tree.mentions(b"collate_fn") for m in script.program.modules.values())
         self._active: set[object] = set()
         self._cut = 0
 
@@ -377,6 +379,8 @@ class Locations:
             return self._element(target.target, target.iter, node.id)
         if owner is not scope:
             return union(self._bound(b, node.id) for b in self._all_bindings(node.id, owner.node))
+        if self._collates and are_plain(collated_parts(self.script, self.bindings, node)):
+            return NOWHERE  # `[len(row) for row in rows]`
         entries, only = self._filled.afterwards(node)
         places: list[Place] = [self.of(entry) for entry in entries]
         if only:

@@ -28,7 +28,8 @@ from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.analysis.metrics.stored_state import class_of
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
-from accelify.analysis.syntax import call_argument, dotted, is_constant
+from accelify.analysis.statements.assignments import assigned_once
+from accelify.analysis.syntax import call_argument, dotted, is_constant, walk
 from accelify.analysis.values import Class, Entity
 
 _FOLDERS = frozenset("os.makedirs os.mkdir os.rmdir os.removedirs distutils.dir_util.mkpath".split())
@@ -63,6 +64,11 @@ WRITING_METHODS = _PICTURE_METHODS | _FILE_METHODS | {"mkdir"}
 # What writes to something that was opened before. Too common a word to guard a statement for it alone.
 _STREAM_METHODS = frozenset("write writelines writerow writerows writeheader write_line".split())
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO", "BytesIO", "StringIO", "tempfile.SpooledTemporaryFile"})
+# A folder or a file of the process alone.
+_TEMPORARY = frozenset(
+    "tempfile.mkdtemp tempfile.mktemp tempfile.TemporaryDirectory tempfile.NamedTemporaryFile".split()
+)
+_FARTHEST = 4
 OPENING = frozenset(
     "builtins.open io.open codecs.open gzip.open bz2.open lzma.open zipfile.ZipFile tarfile.open gzip.GzipFile "
     "bz2.BZ2File lzma.LZMAFile h5py.File".split()
@@ -140,9 +146,25 @@ class WritingCalls:
         return None
 
     def into_memory(self, module: Module, scope: Scope, call: ast.Call) -> bool:
-        """Whether a call writes into memory: `plt.savefig(buffer)`."""
+        """Whether a call writes into memory, `plt.savefig(buffer)`, or to a temporary folder of the process."""
         places = [*call.args[:2], *[kw.value for kw in call.keywords]]
-        return any(self._is_buffer(module, scope, a) for a in places)
+        return any(
+            self._is_buffer(module, scope, a) or self._is_temporary(module, scope, a, _FARTHEST)
+            for a in places
+        )
+
+    def _is_temporary(self, module: Module, scope: Scope, node: ast.expr, left: int) -> bool:
+        """Whether a path is made of `tempfile.mkdtemp()`, through some names at most."""
+        for one in walk(node):
+            if not isinstance(one, (ast.Name, ast.Call)):
+                continue
+            contained = self.interpreter.evaluate(module, scope, one)
+            if any(isinstance(made, Entity) and made.qualname in _TEMPORARY for made in contained):
+                return True
+            value = _bound_once(scope, one) if isinstance(one, ast.Name) and left else None
+            if value is not None and self._is_temporary(module, scope, value, left - 1):
+                return True
+        return False
 
     def _is_buffer(self, module: Module, scope: Scope, node: ast.expr) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute, ast.Call)) and any(
@@ -160,6 +182,17 @@ class WritingCalls:
         cls = self.interpreter.entities.get((owner.node, "class")) if owner is not None else None
         init = isinstance(node, ast.FunctionDef) and node.name == "__init__" and node.args.kwarg is not None
         return init and isinstance(cls, Class) and bool(cls.external_bases())
+
+
+def _bound_once(scope: Scope, name: ast.Name) -> ast.expr | None:
+    """What a name of a function is assigned, or what a `with` gives it: `with TemporaryDirectory() as folder:`."""
+    entered = [
+        item.context_expr
+        for stmt in scope.of_type(ast.With)
+        for item in stmt.items
+        if isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == name.id
+    ]
+    return entered[0] if len(entered) == 1 else assigned_once(scope, name)
 
 
 def opens_for_writing(call: ast.Call, name: str | None) -> ast.expr | None:

@@ -14,14 +14,17 @@ _EXITS = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 
 
 def trained_before(script: ScriptModel, node: Node) -> bool:
-    """Whether some of the training may have run when a place is reached.
+    """Whether the training has run when a place is reached, as far as no option leaves it out.
 
     `if __name__ == "__main__":` around both is no step, and neither is the training of the branch not taken.
     """
     start = script.tree.start(node)
+    steps = list(_steps(script, node))
     return any(
-        script.tree.end(step) <= start and not _leads_elsewhere(script, step, node)
-        for step in _steps(script, node)
+        script.tree.end(step) <= start
+        and not _leads_elsewhere(script, step, node)
+        and not _is_left_out(script, step, node, steps)
+        for step in steps
     )
 
 
@@ -56,6 +59,23 @@ def _leads_elsewhere(script: ScriptModel, step: Node, node: Node) -> bool:
                 return True
         child = ancestor
     return False
+
+
+def _is_left_out(script: ScriptModel, step: Node, node: Node, steps: list[Node]) -> bool:
+    """Whether a run may reach a place without a step: `if args.train:` around all of the training before it."""
+    around = set(script.tree.ancestors(node))
+    child: ast.AST = step
+    optional = False
+    for ancestor in script.tree.ancestors(step):
+        if ancestor in around:
+            break
+        if isinstance(ancestor, _LOOPS):
+            optional = False  # a round may do without it, and another has it
+        elif isinstance(ancestor, ast.If) and isinstance(child, ast.stmt):
+            other = ancestor.orelse if child in ancestor.body else ancestor.body
+            optional |= not any(one in script.tree.ancestors(s) for s in steps for one in other)
+        child = ancestor
+    return optional
 
 
 def _leaves(script: ScriptModel, last: ast.stmt) -> bool:
