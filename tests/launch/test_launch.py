@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -152,6 +154,51 @@ def test_ctrl_c_gets_one_line(tmp_path: Path) -> None:
     _, complaints = process.communicate(timeout=60)
     assert process.returncode == 130
     assert re.fullmatch(r"accelify launch: interrupted(; rank 0 was at \S+:\d+)?\.\n", complaints)
+
+
+BAR = """\
+import sys, time
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+print("loss=1.3", end="", file=sys.stderr, flush=True)
+time.sleep(SECONDS)
+raise ValueError("on purpose")
+"""
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize(
+    ("after", "sent", "said"),
+    [
+        (b"starting 2", signal.SIGINT, b"accelify: interrupted."),
+        (b"starting 2", signal.SIGTERM, b"accelify launch: ended by SIGTERM"),
+        (b"loss=", signal.SIGINT, b"accelify launch: interrupted; rank 0"),
+        (b"loss=", None, b"accelify launch: rank"),
+    ],
+)
+def test_on_a_terminal_each_message_has_a_line_of_its_own(
+    tmp_path: Path, after: bytes, sent: signal.Signals | None, said: bytes
+) -> None:
+    script = write(tmp_path, BAR.replace("SECONDS", "60" if sent else "0"))
+    screen, end = os.openpty()
+    environment = {**CLEAN, "TERM": "xterm", "HF_HOME": str(tmp_path / "no-configuration")}
+    process = subprocess.Popen(
+        [*LAUNCH, "--cpu", "-n", "2", script],
+        cwd=tmp_path, env=environment, stdout=end, stderr=end, start_new_session=True,
+    )  # fmt: skip
+    termios.tcsetwinsize(end, (24, 80))
+    os.close(end)
+    seen = b""
+    with contextlib.suppress(OSError):  # nobody writes to it any more
+        while more := os.read(screen, 4096):
+            seen += more
+            if sent and after in seen:
+                os.killpg(process.pid, sent)
+                sent = None
+    os.close(screen)
+    process.wait(60)
+    assert said in seen
+    assert not re.search(rb"[^\n\rK]accelify( launch)?: ", seen)
 
 
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path) -> None:

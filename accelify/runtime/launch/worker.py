@@ -35,7 +35,9 @@ def main() -> None:
             raise
         # Ctrl-C reaches every process at once: one line of one of them says more than the tracebacks of all.
         if os.environ.get("RANK", "0") == "0":
-            print(f"accelify launch: interrupted{place_of(stop)}.", file=sys.stderr, flush=True)
+            from accelify.runtime.launch.saying import say
+
+            say(f"interrupted{place_of(stop)}.")
         sys.exit(130)
     except Exception as error:
         own_frames(error)
@@ -210,8 +212,10 @@ def name_restart() -> None:
     first = min(notes, key=lambda note: note["time"], default=None)
     failed = f"rank {first['rank']} failed first" if first else "the job failed"
     most = os.environ.get("TORCHELASTIC_MAX_RESTARTS", attempt)
-    text = f"{first['traceback'] if first else ''}accelify launch: {failed}: starting again ({attempt} of {most})."
-    print(text, file=sys.stderr, flush=True)
+    from accelify.runtime.launch.saying import say
+
+    print(first["traceback"] if first else "", end="", file=sys.stderr)
+    say(f"{failed}: starting again ({attempt} of {most}).")
 
 
 def die_with_the_launcher() -> None:
