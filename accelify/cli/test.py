@@ -66,5 +66,5 @@ def _print(rows: list[tuple[str, bool, str]]) -> None:
     if all(row[0] in _CHECKS for row in rows):
         found = {name: found.get(name, (None, "")) for name in _CHECKS}
     marks = [_MARKS[contained] for contained, _ in found.values()]
-    rows = [(name, mark, found[name][1]) for name, (mark, _) in zip(found, marks, strict=True)]
-    print_rows(rows, colours=[colour for _, colour in marks] if coloured(sys.stdout) else ())
+    shown = [(name, mark, found[name][1]) for name, (mark, _) in zip(found, marks, strict=True)]
+    print_rows(shown, colours=[colour for _, colour in marks] if coloured(sys.stdout) else ())
