@@ -31,10 +31,11 @@ def fail(sentence: str) -> NoReturn:
 
 
 def complain(sentence: str) -> None:
-    """Print one sentence about a problem on standard error."""
+    """Print one sentence about a problem on standard error, or several, a line each."""
     from accelify.report.style import wrapped
 
-    print(wrapped(f"accelify: {sentence}", width(sys.stderr)), file=sys.stderr)
+    for line in f"accelify: {sentence}".split("\n"):
+        print(wrapped(line, width(sys.stderr)), file=sys.stderr)
 
 
 def coloured(stream: TextIO) -> bool:
