@@ -102,6 +102,23 @@ def test_the_first_failure_comes_through_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.distributed
+@pytest.mark.parametrize("whole", ["", "1"])
+def test_an_error_that_the_script_causes_comes_without_the_inside_of_the_runtime(
+    tmp_path: Path, whole: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CLEAN, "ACCELIFY_TRACEBACK", whole)
+    script = write(
+        tmp_path, "from accelify.runtime import Accelerator\nAccelerator(cpu=True, mixed_precision='x')\n"
+    )
+    done = launch("--cpu", "-n", "2", script, cwd=tmp_path)
+    assert done.returncode == 1
+    assert (
+        done.stderr.splitlines()[-1] == "ValueError: mixed_precision must be one of no, bf16, fp16, not 'x'"
+    )
+    assert done.stderr.count("  File ") == (3 if whole else 1)
+
+
+@pytest.mark.distributed
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_the_exit_status_comes_through(tmp_path: Path, processes: str) -> None:
     done = launch("--cpu", "-n", processes, write(tmp_path, "import sys; sys.exit(7)"), cwd=tmp_path)
