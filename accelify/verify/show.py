@@ -241,7 +241,7 @@ def _not_comparable(name: str, comparison: Comparison, places: LineMap) -> list[
     quiet = comparison.quiet
     if quiet is not None and quiet.verdict in (Verdict.EQUAL, Verdict.ROUNDING):
         lines.append(
-            f"  with that taken out of both runs: {quiet.verdict} (losses within {quiet.largest:.1e}, "
+            f"  with that taken out of both runs, they are {quiet.verdict} (losses within {quiet.largest:.1e}, "
             f"tolerance {quiet.tolerance:.1e})"
         )
     return lines
