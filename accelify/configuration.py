@@ -60,17 +60,20 @@ def user_rows(path: Path | None) -> dict[str, str]:
             'content=*", or the name of a file of rows.',
             file,
         )
-    try:
-        for name, text in models.items():
-            word, _, about = name.partition(" ")
+    wrong = []
+    for name, text in models.items():
+        word, _, about = name.partition(" ")
+        try:
             if word == "class":
                 Table(USERS).declare(word, f"{about}({text})")
             elif word == "alias":
                 Table(USERS).declare(word, f"{about}={text}")
             else:
                 parse_row(name, text, USERS)
-    except RowError as error:
-        raise ConfigurationError(f"{file}: {error}", file) from None
+        except RowError as error:
+            wrong.append(f"{file}: {error}")
+    if wrong:
+        raise ConfigurationError("\n".join(wrong), file)
     return models
 
 
@@ -86,5 +89,5 @@ def _of_file(rows: Path, configured_in: Path) -> dict[str, str]:
             rows,
         ) from None
     if wrong := problems(text, str(rows)):
-        raise ConfigurationError(wrong[0], rows)
+        raise ConfigurationError("\n".join(wrong), rows)
     return as_mapping(read_table(text, str(rows)))

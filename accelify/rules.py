@@ -128,7 +128,8 @@ def _of_parts(code: str, found: Sequence[RuleEntry]) -> Iterator[str]:
     rules = [part.rule for part in found]
     safeties = sorted({one.safety for one in rules}, key=list(Safety).index)
     lines = "\n\n".join(f"**{one}**: {_SAFETY[one]}" for one in safeties)
-    head = "| found as | | severity | safety | minutes by hand |\n|---|---|---|---|---|"
+    kinds = "Its kinds have codes that configuration and comments can name, too:"
+    head = f"{kinds}\n\n| code | what is found | severity | safety | minutes by hand |\n|---|---|---|---|---|"
     rows = [f"| {one.code} | {one.summary} | {one.severity} | {one.safety} | {one.effort} |" for one in rules]
     yield "\n".join([f"## Safety\n\n{lines}\n\n{head}", *rows])
     texts = dict.fromkeys(part.text for part in found if part.text)

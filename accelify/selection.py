@@ -56,12 +56,12 @@ class Selection:
 def codes_of(words: Iterable[str], where: str) -> tuple[str, ...]:
     """Codes out of `ACC702,ACC7` and the like. Raises ConfigurationError, naming `where` they are, for what is none."""
     codes = tuple(code.strip().upper() for word in words for code in word.split(",") if code.strip())
-    for code in codes:
-        if not _CODE.fullmatch(code) or not (code == "ALL" or _is_known(code)):
-            raise ConfigurationError(
-                f"{where}: {code!r} is no rule: write ACC702, ACC7 for all that begin so, or ALL (`accelify rule` "
-                "lists them)."
-            )
+    wrong = [code for code in codes if not _CODE.fullmatch(code) or not (code == "ALL" or _is_known(code))]
+    if wrong:
+        named = f"{', '.join(map(repr, wrong))} {'are no rules' if len(wrong) > 1 else 'is no rule'}"
+        raise ConfigurationError(
+            f"{where}: {named}: write ACC702, ACC7 for all that begin so, or ALL (`accelify rule` lists them)."
+        )
     return codes
 
 
@@ -168,26 +168,30 @@ def configured_at(folder: Path) -> Selection:
 
 
 def _configured(section: Any, file: Path) -> Selection:
-    if unknown := sorted(set(section) - set(_KEYS)):
-        known = ", ".join(_KEYS)
-        raise ConfigurationError(f"{file}: [tool.accelify] has no {unknown[0]!r}: it knows {known}.", file)
+    known = ", ".join(_KEYS)
+    wrong = [
+        f"{file}: [tool.accelify] has no {key!r}: it knows {known}."
+        for key in sorted(set(section) - set(_KEYS))
+    ]
 
     def codes(value: Any, key: str) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(code, str) for code in value):
-            raise ConfigurationError(
-                f'{file}: {key} of [tool.accelify] is a list of codes, as in ["ACC702"].', file
-            )
-        return codes_of(value, f"{file}: {key}")
+            wrong.append(f'{file}: {key} of [tool.accelify] is a list of codes, as in ["ACC702"].')
+            return ()
+        try:
+            return codes_of(value, f"{file}: {key}")
+        except ConfigurationError as error:
+            wrong.append(str(error))
+            return ()
 
     per_file = section.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
-        raise ConfigurationError(
-            f"{file}: per-file-ignores of [tool.accelify] is a table of patterns and codes.", file
-        )
+        wrong.append(f"{file}: per-file-ignores of [tool.accelify] is a table of patterns and codes.")
+        per_file = {}
     only_distributed = section.get("only-distributed", False)
     if not isinstance(only_distributed, bool):
-        raise ConfigurationError(f"{file}: only-distributed of [tool.accelify] is true or false.", file)
-    return Selection(
+        wrong.append(f"{file}: only-distributed of [tool.accelify] is true or false.")
+    selection = Selection(
         (
             *codes(section.get("select", ["ALL"]), "select"),
             *codes(section.get("extend-select", []), "extend-select"),
@@ -196,3 +200,6 @@ def _configured(section: Any, file: Path) -> Selection:
         tuple((pattern, codes(value, pattern)) for pattern, value in per_file.items()),
         only_distributed,
     )
+    if wrong:
+        raise ConfigurationError("\n".join(wrong), file)
+    return selection

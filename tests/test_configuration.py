@@ -67,6 +67,7 @@ def test_a_file_of_rows(tmp_path: Path) -> None:
             "lab.f: there is no key 'efect': did you mean effect=? The keys are",
         ),
         ('[tool.accelify.models]\n"class lab.A" = "B-C"\n', None, "write class a.b(c.d)"),
+        ('[tool.accelify.models]\n"lab.f" = "a"\n"lab.g" = "b"\n', None, "lab.g: 'b' is no transfer"),
         ("[tool.accelify.models]\nlab = 3\n", None, "models of [tool.accelify] is a table of rows"),
         ("[tool.accelify.models]\nlab.f = 'none'\n", None, "models of [tool.accelify] is a table of rows"),
         ("[tool.accelify]\nmodels = 3\n", None, "or the name of a file of rows"),
@@ -88,13 +89,13 @@ def test_a_file_of_rows(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_rows_are_named_in_one_sentence(
+def test_wrong_rows_are_named_each_in_a_sentence(
     tmp_path: Path, section: str, file: str | None, says: str
 ) -> None:
     with pytest.raises(SourceError) as error:
         rows(tmp_path, section, file)
     assert says in str(error.value)
-    assert "\n" not in str(error.value)
+    assert len(str(error.value).splitlines()) == ("lab.g" in says or "pure: no" in says) + 1
 
 
 def test_rows_do_not_stand_in_the_way_of_the_selection(tmp_path: Path) -> None:

@@ -126,6 +126,11 @@ def test_pyproject_without_a_section_is_none(tmp_path: Path) -> None:
         ('[tool.accelify]\nselect = "ACC1"\n', "is a list of codes"),
         ('[tool.accelify]\nignore = ["E501"]\n', "'E501' is no rule"),
         ('[tool.accelify]\nper-file-ignores = ["ACC1"]\n', "is a table"),
+        # All that is wrong at once.
+        (
+            '[tool.accelify]\nselct = 1\nselect = ["E5", "F1"]\nignore = 1\n',
+            r"(?s)'selct'.*'E5', 'F1' are.*ignore of",
+        ),
     ],
 )
 def test_bad_pyproject_gets_a_sentence(tmp_path: Path, text: str, says: str) -> None:

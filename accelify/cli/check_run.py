@@ -203,7 +203,8 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         number = sum(not came[path].problem for path in scripts)
         if number:
             beside = f" beside the {accepted} that {options.baseline} accepts" if accepted else ""
-            print(f"No findings in {number} {'script' if number == 1 else 'scripts'}{beside}.")
+            of = f" of {', '.join(options.select)}" if options.select else ""
+            print(f"No findings{of} in {number} {'script' if number == 1 else 'scripts'}{beside}.")
         elif not scripts:
             print("No training scripts found.")
             way = "" if options.force_exclude else " (name a file to look at it)"

@@ -136,7 +136,7 @@ def convert(
         proofs = _proofs(conversions, inputs.scripts)
         conversions = [conversion.published() for conversion in conversions]
         mark(conversions)
-        files = _page(report, conversions, verified or [])
+        files: list[tuple[Path, bytes]] = []
         targets: Mapping[Path, Path] = {}
         if output == "-":
             for conversion in conversions:
@@ -146,7 +146,7 @@ def convert(
             files += _files(conversions, targets)
             if output is not None:
                 files += _copies(inputs, targets, dict(files), Path(output))
-        write_all(files)
+        write_all([*_page(report, conversions, targets, verified or []), *files])
     except SourceError as error:
         fail(str(error))
     if not json and terminal.amount != terminal.QUIET:
@@ -335,20 +335,18 @@ def _report(
 
         for conversion in conversions:
             write_bytes(unified_diff(conversion, colour=coloured(sys.stdout)))
-    from accelify.cli.written import Written
     from accelify.report.text import left_over, summary
+    from accelify.report.written import Written
 
-    written = Written(conversions, targets)
+    places = Written(conversions, targets)
     if terminal.amount == terminal.QUIET:
-        print(left_over(conversions, written.at), end="", file=stream)
+        print(left_over(conversions, places), end="", file=stream)
         return
     said = summary(
         conversions,
         colour=coloured(stream),
         batch_size=batch_size,
-        place=written.at,
-        note=written.note,
-        edit=written.edit,
+        places=places,
         reasons=terminal.amount == terminal.VERBOSE,
         written=not diff,
         width=terminal.width(stream),
@@ -361,7 +359,7 @@ def _report(
 
 
 def _page(
-    path: Path | None, conversions: Sequence[Conversion], verified: list[Path]
+    path: Path | None, conversions: Sequence[Conversion], targets: Mapping[Path, Path], verified: list[Path]
 ) -> list[tuple[Path, bytes]]:
     if path is None:
         return []
@@ -377,7 +375,7 @@ def _page(
             f"--verified: {min(strangers)} is none of these scripts: run both commands from the same folder.",
             min(strangers),
         )
-    return [(path, html_report(conversions, curves=curves).encode())]
+    return [(path, html_report(conversions, targets=targets, curves=curves).encode())]
 
 
 def _filter(
@@ -398,7 +396,7 @@ def _filter(
         proofs = _proofs([conversion], [])
         conversion = conversion.published()
         mark([conversion])
-        write_all(_page(report, [conversion], verified))
+        write_all(_page(report, [conversion], {}, verified))
         if json:
             from accelify.report.json import conversions_json
 

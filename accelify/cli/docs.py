@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import http.server
 import importlib.util
@@ -55,7 +54,7 @@ def docs(
         server = http.server.ThreadingHTTPServer(("127.0.0.1", port), pages)
     except OSError as error:
         fail(f"port {port} cannot be used: {error.strerror}. Give another, or --port 0 for any free one.")
-    with server, contextlib.suppress(KeyboardInterrupt):
+    with server:
         address = f"http://127.0.0.1:{server.server_address[1]}/"
         print(f"{address} (Ctrl-C ends it)", flush=True)
         if not no_browser:

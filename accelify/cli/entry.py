@@ -30,7 +30,9 @@ def _check(words: list[str]) -> int:
 
 def interrupted() -> int:
     """Say that Ctrl-C was taken; the code to exit with."""
-    print("accelify: interrupted; no file was left half-written.", file=sys.stderr)
+    from accelify.runtime.launch.saying import fresh_line
+
+    print(f"{fresh_line()}accelify: interrupted.", file=sys.stderr)
     return 130
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from accelify.cli.terminal import complain, fail
+from accelify.cli.terminal import complain, fail, print_rows
 from accelify.runtime.launch.fields import FIELDS, SECTION_FIELDS, SECTIONS, Field
 from accelify.runtime.launch.settings import NO_DEVICE, LaunchError, Settings, count_devices
 
@@ -64,10 +64,7 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
             return
         plan = command.make_plan(settings, script, arguments or [], module=given["module"])
         if given["explain"]:
-            rows = settings.explain()
-            widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-            for name, value, source in rows:
-                print(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {source}")
+            print_rows(settings.explain())
         if given["dry_run"]:
             print(plan.line())
         if given["explain"] or given["dry_run"]:
@@ -78,7 +75,7 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
             raise LaunchError(
                 f"--gpu_ids {settings['gpu_ids']} asks for CUDA devices, and there are none here: leave it out."
             )
-        if note := _to_know(settings, script):
+        if note := _to_know(settings):
             complain(note)
         code = command.run(plan)
     except LaunchError as error:
@@ -86,16 +83,16 @@ def launch(script: str, arguments: list[str] | None, **given: Any) -> None:
     raise typer.Exit(code)
 
 
-def _to_know(settings: Settings, script: str) -> str:
+def _to_know(settings: Settings) -> str:
     """What a launch does that was not asked for; empty where there is nothing."""
     if settings["num_processes"] > 1:
         return ""
     if settings["distributed_type"] == "FSDP":
-        return f"FSDP has nothing to divide: {script} runs in one process. --num_processes N starts more."
+        return "FSDP has nothing to divide: the script runs in one process. -n N starts more."
     if settings.source("num_processes") == NO_DEVICE:
         return (
-            f"no GPU is visible here: {script} runs on the CPU, in one process. -n N starts more processes, and with "
-            "--cpu this note is left out."
+            "no GPU is visible here: the script runs on the CPU, in one process. -n N starts more processes; with "
+            "--cpu this note is not printed."
         )
     return ""
 

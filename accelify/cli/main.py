@@ -36,7 +36,7 @@ SHORT = (
     "rule",
 )  # convert and check turn the garbage collector on after their first script
 _HELP = {"help_option_names": ["-h", "--help"]}
-EPILOG = "Exit codes: 0 done or nothing to do, 1 something needs a person, 2 bad usage or unreadable input."
+EPILOG = "Exit codes: 0 done or nothing to do, 1 something needs a person, 2 bad usage or bad input, 130 interrupted."
 
 
 def build_app(argv: Sequence[str]) -> typer.Typer:

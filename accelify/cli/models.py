@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from accelify.cli.terminal import complain, fail
+from accelify.cli.terminal import complain, fail, print_rows
 
 if TYPE_CHECKING:
     from accelify.knowledge import Knowledge, Row
@@ -64,11 +64,9 @@ def _show(knowledge: Knowledge, name: str, json: bool) -> None:
 
     print(f"{name}: {TRANSFERS[row.transfer]}.\n")
     entries = {"row": row.name, "transfer": row.transfer, **_fields(row), "stands in": row.table}
-    width = max(map(len, entries))
-    for key, value in entries.items():
-        print(f"  {key:<{width}}  {value}")
     if bases := knowledge.bases(name):
-        print(f"  {'bases':<{width}}  {', '.join(bases)}")
+        entries["bases"] = ", ".join(bases)
+    print_rows([*entries.items()], indent="  ")
 
 
 def _fields(row: Row) -> dict[str, str]:

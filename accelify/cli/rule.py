@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from accelify.cli.terminal import coloured, fail
+from accelify.cli.terminal import coloured, fail, print_rows
 
 if TYPE_CHECKING:
     from accelify.rules import RuleEntry
@@ -60,9 +60,7 @@ def rule(
     elif code is not None:
         _print_page(wanted)
     else:
-        width = max(len(entry.rule.name) for entry in rules.values())
-        for known, entry in rules.items():
-            print(f"{known}  {entry.rule.name:<{width}}  {entry.rule.summary}")
+        print_rows([(known, entry.rule.name, entry.rule.summary) for known, entry in rules.items()])
 
 
 def _write(folder: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn, TextIO, TypeVar
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 CONVERTED, NEEDS_A_PERSON, BAD_INPUT = 0, 1, 2
 PATIENCE = 1.0  # seconds without a progress bar
+_BETWEEN = "  "  # two columns
+_NARROWEST = 12  # that a column gets
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 amount = NORMAL
 """How much the command that runs says: set once, from its --quiet and --verbose."""
@@ -28,8 +31,11 @@ def fail(sentence: str) -> NoReturn:
 
 
 def complain(sentence: str) -> None:
-    """Print one sentence about a problem on standard error."""
-    print(f"accelify: {sentence}", file=sys.stderr)
+    """Print one sentence about a problem on standard error, or several, a line each."""
+    from accelify.report.style import wrapped
+
+    for line in f"accelify: {sentence}".split("\n"):
+        print(wrapped(line, width(sys.stderr)), file=sys.stderr)
 
 
 def coloured(stream: TextIO) -> bool:
@@ -42,6 +48,31 @@ def coloured(stream: TextIO) -> bool:
 def width(stream: TextIO) -> int:
     """How many columns lines may have that go to `stream`: those of the terminal, 0 for as many as there are."""
     return shutil.get_terminal_size().columns if stream.isatty() else 0
+
+
+def print_rows(rows: Sequence[Sequence[str]], indent: str = "", colours: Sequence[str] = ()) -> None:
+    """Print rows as columns; on a terminal that is narrower the longest cells wrap, but for those of the first column.
+
+    Args:
+        rows: of cells, all with as many.
+        indent: in front of each line.
+        colours: of the second cell, one a row, as numbers of ECMA-48; empty: of the terminal.
+    """
+    import textwrap
+
+    sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room = width(sys.stdout) - len(indent) - len(_BETWEEN) * (len(sizes) - 1)
+    while sum(sizes) > room > 0 and max(sizes[1:]) > _NARROWEST:
+        sizes[max(range(1, len(sizes)), key=sizes.__getitem__)] -= 1
+    for number, row in enumerate(rows):
+        cells = [
+            textwrap.wrap(cell, size, break_on_hyphens=False) for cell, size in zip(row, sizes, strict=True)
+        ]
+        for line in itertools.zip_longest(*cells, fillvalue=""):
+            shown = [f"{part:<{size}}" for part, size in zip(line, sizes, strict=True)]
+            if colours:
+                shown[1] = f"\033[{colours[number]}m{shown[1]}\033[0m"
+            print(indent + _BETWEEN.join(shown).rstrip())
 
 
 def write_bytes(data: bytes) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from accelify.cli.terminal import NEEDS_A_PERSON, coloured, fail
+from accelify.cli.terminal import NEEDS_A_PERSON, coloured, fail, print_rows
 from accelify.installing import install_command
 
 # Options that are not its own go to launch.
@@ -46,7 +46,7 @@ def test(
         try:
             done = subprocess.run(command, check=False)
         except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+            raise typer.Exit(130) from None  # the launch has said so
         if not results.exists():
             if done.returncode == 0:
                 print("This machine's processes came to their end; the first machine prints what works.")
@@ -65,8 +65,6 @@ def _print(rows: list[tuple[str, bool, str]]) -> None:
     }
     if all(row[0] in _CHECKS for row in rows):
         found = {name: found.get(name, (None, "")) for name in _CHECKS}
-    width = max(map(len, found))
-    for name, (contained, stated) in found.items():
-        mark, colour = _MARKS[contained]
-        shown = f"\033[{colour}m{mark:<9}\033[0m" if coloured(sys.stdout) else f"{mark:<9}"
-        print(f"{name:<{width}}  {shown}  {stated}".rstrip())
+    marks = [_MARKS[contained] for contained, _ in found.values()]
+    shown = [(name, mark, found[name][1]) for name, (mark, _) in zip(found, marks, strict=True)]
+    print_rows(shown, colours=[colour for _, colour in marks] if coloured(sys.stdout) else ())

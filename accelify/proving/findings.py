@@ -211,7 +211,7 @@ class Named:
             )
         if sums := new("sums", self.found.sums):
             yield (
-                f"sums over samples ({self._lines(sums)}) can count the last sample up to N-1 times too often, where "
+                f"sums over samples ({self._lines(sums)}) count the last sample up to N-1 times too often where "
                 "the last batch has fewer samples than there are processes; `accelerator.gather_for_metrics` counts it "
                 "once"
             )

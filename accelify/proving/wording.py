@@ -56,7 +56,10 @@ _OF_DECORATORS = {
 _WAYS = {
     "all ranks": ("let all come there, or agree on the condition first",) * 3,
     "path": ("send the others the main process's",) * 3,
-    "unwrapped": (*("take it off: accelerator.unwrap_model(model)",) * 2, "take it off: model.module"),
+    "unwrapped": (
+        *("take the model out of the wrapper: accelerator.unwrap_model(model)",) * 2,
+        "take the model out of the wrapper: model.module",
+    ),
     "order": (
         "let all wait in between: accelerator.wait_for_everyone()",
         "let all wait in between: PartialState().wait_for_everyone()",

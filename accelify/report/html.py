@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import accelify
@@ -17,6 +19,7 @@ from accelify.report.sides import Block, Line, Row, edited_lines, side_by_side
 from accelify.report.style import counted, duration
 from accelify.report.totals import share_done
 from accelify.report.verdicts import verdict_table
+from accelify.report.written import Written
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion
@@ -30,26 +33,29 @@ _SHARE_NOTE = "share of the work, by effort, that was done without a person"
 def html_report(
     conversions: Sequence[Conversion],
     *,
+    targets: Mapping[Path, Path] | None = None,
     curves: Mapping[str, Curves] | None = None,
     verified: str = "",
 ) -> str:
     """The whole page for these conversions.
 
-    `curves` has, per script's path, the losses of `accelify verify` to draw. `verified` is for a verification, which
-    writes no script, what it says of one in place of "converted". The page loads nothing from elsewhere.
+    `targets` has where each script is written, whose lines are named from then on: of one that is not in it those of
+    the original. `curves` has, per script's path, the losses of `accelify verify` to draw. `verified` is for a
+    verification, which writes no script, what it says of one in place of "converted". The page loads nothing from
+    elsewhere.
     """
-    hues = _hues(conversions)
+    hues, places = _hues(conversions), Written(conversions, targets or {})
     title = "Verification report" if verified else "Conversion report"
     body = [
         f"<h1>{title}</h1>",
         f'<p class="dim">{_scripts_line(conversions, verified)} · accelify {escape(accelify.__version__)}</p>',
         "" if verified else _tiles(conversions),
         _rules(conversions, hues),
-        _left(conversions, hues),
-        _infos(conversions, hues),
+        _left(conversions, hues, places),
+        _infos(conversions, hues, places),
         "<h2>The scripts</h2>",
         *(
-            _file(number, conversion, hues, curves or {}, verified, is_open=len(conversions) <= _OPEN_UP_TO)
+            _file(number, conversion, hues, places, curves or {}, verified, len(conversions) <= _OPEN_UP_TO)
             for number, conversion in enumerate(conversions)
         ),
     ]
@@ -123,9 +129,9 @@ def _rules(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
     return f'<h2>What was done</h2><div class="rules">{"".join(chips)}</div>'
 
 
-def _left(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
+def _left(conversions: Sequence[Conversion], hues: Mapping[str, int], places: Written) -> str:
     rows = [
-        f"<tr>{_what(number, conversion, finding, hues)}"
+        f"<tr>{_what(number, conversion, finding, hues, places)}"
         f'<td>{_safety(finding)}</td><td class="num">{duration(finding.effort)}</td></tr>'
         for number, conversion in enumerate(conversions)
         for finding in sorted(conversion.left)
@@ -141,9 +147,9 @@ def _left(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
     )
 
 
-def _infos(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
+def _infos(conversions: Sequence[Conversion], hues: Mapping[str, int], places: Written) -> str:
     rows = [
-        f"<tr>{_what(number, conversion, finding, hues)}</tr>"
+        f"<tr>{_what(number, conversion, finding, hues, places)}</tr>"
         for number, conversion in enumerate(conversions)
         for finding in sorted(conversion.infos)
     ]
@@ -155,13 +161,15 @@ def _infos(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:
     )
 
 
-def _what(number: int, conversion: Conversion, finding: Finding, hues: Mapping[str, int]) -> str:
+def _what(
+    number: int, conversion: Conversion, finding: Finding, hues: Mapping[str, int], places: Written
+) -> str:
     """The cells of a finding's rule, place and message."""
     target = f"#file{number}-{finding.line}" if conversion.changed else f"#file{number}"
-    place = conversion.source.place(finding).place
+    now = places.at(conversion, finding)
     return (
-        f'<td>{_chip(finding, hues)}</td><td><a href="{target}"><code>{escape(place)}</code></a></td>'
-        f"<td>{_prose(finding.message)}{_evidence(finding)}</td>"
+        f'<td>{_chip(now, hues)}</td><td><a href="{target}"><code>{escape(now.place)}</code></a></td>'
+        f"<td>{_prose(now.message)}{_evidence(now)}</td>"
     )
 
 
@@ -169,9 +177,9 @@ def _file(
     number: int,
     conversion: Conversion,
     hues: Mapping[str, int],
+    places: Written,
     curves: Mapping[str, Curves],
     verified: str,
-    *,
     is_open: bool,
 ) -> str:
     path = conversion.source.path
@@ -183,11 +191,13 @@ def _file(
     if conversion.left:
         facts.append(f"{counted(len(conversion.left), 'place')} left")
     reason = f'<p class="pad">{_prose(conversion.reason)}</p>' if conversion.reason else ""
-    reason += "".join(f'<p class="pad dim">{_prose(note)}</p>' for note in conversion.notes)
+    reason += "".join(
+        f'<p class="pad dim">{_prose(places.note(conversion, note))}</p>' for note in conversion.notes
+    )
     drawn = ""
     if name in curves:
         drawn = f'<div class="pad">{curves_svg(curves[name])}{verdict_table(curves[name].verdicts)}</div>'
-    sides = _sides(number, conversion, hues) if conversion.changed else ""
+    sides = _sides(number, conversion, hues, places) if conversion.changed else ""
     return (
         f'<details class="card file" id="file{number}"{" open" * is_open}><summary><code>{escape(name)}</code><br>'
         f"{' · '.join(facts)}</summary>{reason}{drawn}{sides}</details>"
@@ -196,24 +206,26 @@ def _file(
 
 @dataclass(frozen=True)
 class _Page:
-    """What the parts of a script's two versions look up: its number on the page, the hues, and what remains where."""
+    """What the parts of a script's two versions look up: its number on the page, the hues, what remains where,
+    and where a finding is now."""
 
     number: int
     hues: Mapping[str, int]
     remaining: Mapping[int, Sequence[Finding]]
+    at: Callable[[Finding], Finding]
 
     def notes(self, row: Row) -> str:
         """What is left to a person at a row, or good to know there, to stand below it."""
         found = self.remaining.get(row.old.number, ()) if row.old is not None else ()
         todo = " todo" if any(one.severity is not Severity.INFO for one in found) else ""
-        return f'<div class="why{todo}">{_reasons(found, self.hues)}</div>' if found else ""
+        return f'<div class="why{todo}">{_reasons(found, self)}</div>' if found else ""
 
 
-def _sides(number: int, conversion: Conversion, hues: Mapping[str, int]) -> str:
+def _sides(number: int, conversion: Conversion, hues: Mapping[str, int], places: Written) -> str:
     remaining: dict[int, list[Finding]] = {}
     for finding in sorted(conversion.remaining):
         remaining.setdefault(finding.line, []).append(finding)
-    page = _Page(number, hues, remaining)
+    page = _Page(number, hues, remaining, partial(places.at, conversion))
     afterwards = edited_lines(conversion)
     blocks = side_by_side(conversion)
     shown = []
@@ -252,21 +264,21 @@ def _edit(block: Block, page: _Page, afterwards: Mapping[int, Sequence[Finding]]
     hue = f' style="--h:{page.hues[codes[0]]}"' if codes else ""
     is_marked = any(row.new is not None and "# TODO(accelify" in row.new.text for row in block.rows)
     # Parameters that hand the accelerator on belong to all the edits that use it, and to none by itself.
-    why = _reasons(findings, page.hues) or ("" if is_marked else "Part of the other edits.")
+    why = _reasons(findings, page) or ("" if is_marked else "Part of the other edits.")
     notes = f'<div class="why">{why}</div>' if why else ""
     shown = f"{_rows(block.rows, page)}{notes}"
     return f'<div class="edit{"" if codes else " plain"}" data-rules="{rules}"{hue}>{shown}</div>'
 
 
-def _reasons(findings: Sequence[Finding], hues: Mapping[str, int]) -> str:
+def _reasons(findings: Sequence[Finding], page: _Page) -> str:
     """A line for each finding; those that say the same in one."""
     alike: dict[tuple[object, ...], list[Finding]] = {}
-    for finding in findings:
+    for finding in map(page.at, findings):
         alike.setdefault((finding.code, finding.safety, finding.message, finding.evidence), []).append(
             finding
         )
     return "".join(
-        f"<div>{_chip(same[0], hues)} {_safety(same[0])} {_prose(_deed(same[0]))}"
+        f"<div>{_chip(same[0], page.hues)} {_safety(same[0])} {_prose(_deed(same[0]))}"
         f"{f' <span class=dim>({len(same)} times)</span>' if len(same) > 1 else ''}{_evidence(same[0])}</div>"
         for same in alike.values()
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from accelify.findings import Finding
-from accelify.report.style import styled
+from accelify.report.style import styled, wrapped
 from accelify.report.text import finding_line, findings_total
 
 _LONGEST = 100
@@ -26,15 +26,15 @@ def findings_marked(
         line_of: gives the line of code that a finding begins in; empty where there is none.
         colour: for a terminal.
         total: whether the counts follow.
-        width: of the terminal, which no line of code and no mark is to be longer than; 0: of none.
+        width: of the terminal, which no line is to be longer than; 0: of none.
     """
     if not findings:
         return ""
     parts = [
-        finding_line(finding, colour) + _mark(finding, line_of(finding), colour, width)
+        wrapped(finding_line(finding, colour), width) + _mark(finding, line_of(finding), colour, width)
         for finding in findings
     ]
-    return "\n".join([*parts, *([findings_total(findings, colour)] if total else [])]) + "\n"
+    return "\n".join([*parts, *([wrapped(findings_total(findings, colour), width)] if total else [])]) + "\n"
 
 
 def _mark(finding: Finding, line: str, colour: bool, terminal: int) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accelify.findings import Finding, Severity
 from accelify.report.style import counted, duration, styled, wrapped
+from accelify.report.written import Written
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion
@@ -38,9 +39,7 @@ def summary(
     *,
     colour: bool = False,
     batch_size: str = "",
-    place: Callable[[Conversion, Finding], Finding] | None = None,
-    note: Callable[[Conversion, str], str] | None = None,
-    edit: Callable[[Conversion, Finding], Finding] | None = None,
+    places: Written | None = None,
     reasons: bool = False,
     written: bool = True,
     width: int = 0,
@@ -52,18 +51,15 @@ def summary(
         conversions: of the scripts.
         colour: for a terminal.
         batch_size: the choice of that name (`ConvertOptions`): what it means for several processes is said; empty: not.
-        place, note, edit: give a finding that is left, a note, and a finding that is fixed with lines of the files as
-            they are now; None: of the originals.
+        places: where the files are now, and the lines that are named; None: those of the originals.
         reasons: every edit with its reason, not only what was done.
         written: the files were written, and not only shown.
         width: of the terminal, 0 where lines stay as long as they are.
     """
-    placed = place or (lambda conversion, finding: conversion.source.place(finding))
-    edited = edit or placed
-    noted = note or (lambda _, text: text)
+    places = places or Written(conversions, {})
     parts: list[str] = []
     for conversion in conversions:
-        parts += _one_script(conversion, colour, placed, edited, noted, reasons, written)
+        parts += _one_script(conversion, colour, places, reasons, written)
     if batch_size and any(conversion.changed for conversion in conversions):
         applied = [finding for one in conversions for finding in one.applied]
         by_hand = any(_CUT_BY_HAND in (finding.part, finding.code) for finding in applied)
@@ -127,11 +123,11 @@ def plain_scripts(
     return "".join(f"{wrapped(line, width)}\n" for line in lines)
 
 
-def left_over(conversions: Sequence[Conversion], placed: Callable[[Conversion, Finding], Finding]) -> str:
+def left_over(conversions: Sequence[Conversion], places: Written) -> str:
     """A line for each place that is left for a person, and for each script that was left alone; empty for none."""
     lines = []
     for conversion in conversions:
-        lines += [finding_line(placed(conversion, finding), False) for finding in conversion.left]
+        lines += [finding_line(places.at(conversion, finding), False) for finding in conversion.left]
         if conversion.reason and conversion.status in ("refused", "failed") and not conversion.left:
             lines.append(f"{_name(conversion)}: {conversion.status}: {conversion.reason}")
     return "".join(f"{line}\n" for line in lines)
@@ -140,15 +136,15 @@ def left_over(conversions: Sequence[Conversion], placed: Callable[[Conversion, F
 def _one_script(
     conversion: Conversion,
     colour: bool,
-    placed: Callable[[Conversion, Finding], Finding],
-    edited: Callable[[Conversion, Finding], Finding],
-    noted: Callable[[Conversion, str], str],
+    places: Written,
     reasons: bool,
     written: bool,
 ) -> list[str]:
     status = str(conversion.status)
     name = styled(_name(conversion), "bold", colour)
     head = f"{name}: {styled(_said(status, written), _STATUS_STYLE.get(status, 'bold'), colour)}"
+    if target := places.target(conversion):
+        head += f" into {target}" if conversion.changed else f", copied to {target}"
     if conversion.applied and conversion.changed:
         head += f", {counted(len(conversion.applied), 'edit')}"
     # A reason with a place stands in the list below.
@@ -158,21 +154,21 @@ def _one_script(
         head += f": {conversion.reason}"
     lines = [head]
     if conversion.changed:
-        edits = [edited(conversion, finding) for finding in conversion.applied]
+        edits = [places.edit(conversion, finding) for finding in conversion.applied]
         lines += [f"  {finding_line(_as_edit(one), colour, effort=True)}" for one in edits if reasons]
         lines += [] if reasons else _deeds(edits, colour)
     if conversion.left:
         lines.append(f"  left for a person{_about(conversion.left)}:")
-        left = [placed(conversion, finding) for finding in conversion.left]
+        left = [places.at(conversion, finding) for finding in conversion.left]
         lines += [f"    {finding_line(finding, colour, effort=True)}" for finding in left]
     if conversion.infos:
         lines.append("  to know (no change is needed):")
-        lines += [f"    {finding_line(placed(conversion, one), colour)}" for one in conversion.infos]
+        lines += [f"    {finding_line(places.at(conversion, one), colour)}" for one in conversion.infos]
     if conversion.changed and any("cpu=True" in finding.evidence for finding in conversion.applied):
         lines.append(
             "  stays on the CPU, as the original does: without cpu=True it takes what the launch chooses"
         )
-    return lines + [f"  {noted(conversion, one)}" for one in conversion.notes]
+    return lines + [f"  {places.note(conversion, one)}" for one in conversion.notes]
 
 
 def _shares_a_loader(conversion: Conversion) -> bool:

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from .messages import Rooms, describe, digest, signature_within
+from .messages import Rooms, describe, digest, say, signature_within
 from .script_lines import line_of, script_line
 
 # A wait is looked into after this many seconds, again and again; with many ranks less often, for the store's sake.
@@ -81,11 +81,12 @@ class Guard:
         self.running: tuple[float, int, str, tuple[str, ...]] | None = None
         # A group for this alone: what ranks exchange here never meets what they exchange elsewhere.
         self.group: Any = dist.new_group(backend="gloo", timeout=timeout)
-        self.store: Any = None
+        self._store: Any = None
         self._store_is_lost = False
+        self._launcher = os.getppid() if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else None
         with contextlib.suppress(Exception):
             store = dist.distributed_c10d._get_default_store()
-            self.store = dist.PrefixStore("accelify", store)  # type: ignore[attr-defined]
+            self._store = dist.PrefixStore("accelify", store)  # type: ignore[attr-defined]
         # With warnings alone ranks may go on with tensors of different sizes.
         self._rooms = Rooms(ranks, with_room=not warns)
         self.message = self._rooms.expected()
@@ -103,7 +104,14 @@ class Guard:
     def leave(self) -> None:
         """Hold the process group no longer."""
         self._left.set()
-        self.group = self.store = None
+        self.group = self._store = None
+
+    @property
+    def store(self) -> Any:
+        """Where ranks leave their states; None once it is lost: torch fills pages where a lost one is asked."""
+        if self._launcher not in (None, os.getppid()):
+            self._store, self._store_is_lost = None, True
+        return self._store
 
     # Agreement
 
@@ -160,7 +168,7 @@ class Guard:
     def _raise(self, sentence: str) -> None:
         if not self.warns:
             raise RanksDisagreeError(sentence)
-        _say(sentence)
+        say(sentence)
 
     def _exchange(self, outputs: torch.Tensor, mine: torch.Tensor, stated: str) -> None:
         try:
@@ -235,7 +243,7 @@ class Guard:
 
     def _say_for_whom(self, stated: str) -> None:
         waits = f"rank {self.rank} has waited {_TELL:.0f} s in {stated} at {script_line()}"
-        _say(f"{waits} for {self._missing()}")
+        say(f"{waits} for {self._missing()}")
 
     # Passes that are averaged over ranks
 
@@ -271,7 +279,7 @@ class Guard:
         """Once: a pass may last long in a healthy job, and the state of the others decides whether it is one."""
         others = [f"rank {r}: {s['what']} in {s['stated']}" for r, s in self._others()][:10]
         heard = f" (last heard of {'; '.join(others)})" if others else ""
-        _say(f"rank {self.rank} has been for {_TELL:.0f} s in {stated}; it goes on waiting{heard}")
+        say(f"rank {self.rank} has been for {_TELL:.0f} s in {stated}; it goes on waiting{heard}")
 
     # What became of the others
 
@@ -292,7 +300,7 @@ class Guard:
             gone = [r for r in range(self.ranks) if r != self.rank and r not in alive]
             if self._store_is_lost:
                 # It lives in the launcher, or else in rank 0.
-                if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+                if self._launcher is not None:
                     return RanksDisagreeError(
                         f"the launcher is gone, which tells ranks of each other, while rank {self.rank} was in "
                         f"{stated} at {script_line()}"
@@ -332,13 +340,12 @@ class Guard:
         try:
             yield
         except dist.DistNetworkError:
-            self.store, self._store_is_lost = None, True
+            self._store, self._store_is_lost = None, True
         except Exception:
             pass
 
     def _publish(self, what: str, stated: str, passes: int = 0, reducers: tuple[str, ...] = ()) -> None:
-        store = self.store
-        if store is not None:
+        if (store := self.store) is not None:
             with self._store_may_be_lost():
                 # No clock: those of machines differ, and jump.
                 self._ticks += 1
@@ -360,8 +367,7 @@ class Guard:
         # One that raised, or that lost another, has reported so already.
         with self._store_may_be_lost():
             if self.store is not None and self.store.check([str(self.rank)]):
-                state = json.loads(self.store.get(str(self.rank)))
-                if state["what"] in ("raised", "cut off"):
+                if json.loads(self.store.get(str(self.rank)))["what"] in ("raised", "cut off"):
                     return
         self._publish("ended", "its script")
 
@@ -383,10 +389,6 @@ class _Pass:
         self.guard.running = None
         if isinstance(error, RuntimeError) and any(word in str(error) for word in _PEER_WORDS):
             raise self.guard.explained(error, self.stated) from error
-
-
-def _say(sentence: str) -> None:
-    print(f"accelify: {sentence}", file=sys.stderr, flush=True)
 
 
 _guards: list[Guard] = []
@@ -416,7 +418,7 @@ def start(rank: int, ranks: int, timeout: timedelta | None = None) -> None:
         return
     if not _all_have_gloo(rank, ranks):
         if rank == 0:
-            _say(
+            say(
                 "ranks that disagree are not found out here, as gloo has no network interface on every host "
                 "(GLOO_SOCKET_IFNAME names one); ACCELIFY_GUARD=off leaves this message out"
             )
@@ -428,11 +430,10 @@ def _all_have_gloo(rank: int, ranks: int) -> bool:
     """Whether the guard's group can be made; a group that is made on some hosts only would hang on those."""
     if dist.get_backend() == "gloo":
         return True
-    try:
+    mine = "0"
+    with contextlib.suppress(Exception):
         dist.ProcessGroupGloo.create_default_device()
         mine = "1"
-    except Exception:
-        mine = "0"
     store = dist.PrefixStore("accelify-gloo", dist.distributed_c10d._get_default_store())  # type: ignore[attr-defined]
     if mine == "0":
         store.set("missing", mine)
@@ -480,8 +481,7 @@ def collective(operation: str, *what: Any, gathered: int = 0) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        stated = explained(error, operation)
-        if stated is error:
+        if (stated := explained(error, operation)) is error:
             raise
         raise stated from error
 

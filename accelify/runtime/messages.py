@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 from typing import Any
 
 import torch
@@ -16,6 +17,11 @@ _LEAST = 1024
 _MOST_OF_ALL = 1 << 21
 # Whole numbers of a message's head: how many collectives there were, and a digest of this one.
 _HEAD = 2
+
+
+def say(sentence: str) -> None:
+    """Print a sentence about ranks on standard error."""
+    print(f"accelify: {sentence}", file=sys.stderr, flush=True)
 
 
 def describe(item: Any) -> str:

@@ -161,7 +161,8 @@ def _creation(context: Context) -> Change:
     return context.change(
         CREATE,
         place,
-        "there is no Accelerator: the script runs on one device",
+        f"there is no Accelerator, whose place is {'before' if anchor.before else 'after'} this statement: the script "
+        "runs on one device",
         [edit],
         core=True,
         evidence=evidence,
@@ -197,6 +198,7 @@ def _prepares(context: Context) -> Iterator[Change]:
             for note in sorted({t.evidence[0] for t in item.entities if t.evidence})
         )
         message = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} not prepared for several processes"
+        message += "; the place for it is after this statement"
         kinds = Counter({item.holder.text(site.scope): item.kind for item in site.items}.values())
         *most, last = (
             f"the {kind}" if number == 1 else f"{number} {kind}s" for kind, number in kinds.items()

@@ -46,7 +46,9 @@ def transform(context: Context) -> Iterator[Change]:
             places = {*places, stmt.value} if stmt is not None else set()
         if not places or any(context.is_claimed(place) for place in places):
             mark = "take `module.` off the names of what is merged into the model's weights"
-            message = f"{_MESSAGE}, which those into which they are merged have not any more: take it off"
+            message = (
+                f"{_MESSAGE}, and the names into which they are merged do not have it: take it off the former"
+            )
             yield context.todo(PARALLEL, one.call, message, mark)
             continue
         for place in tree.in_order(places - done):

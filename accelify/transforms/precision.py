@@ -82,7 +82,10 @@ def _stored(context: Context) -> Iterator[Change]:
     script, why = context.script, context.script.precision_stays
     made = list(script.calls_to(k.SCALER_CLASSES))
     for call in made or [b.call for b in script.backwards if is_scaled(script, b.loss)]:
-        message = f"the script keeps its own mixed precision, as {why}: leave the Accelerator's at `no`"
+        message = (
+            f"the script keeps its own mixed precision, as {why}: leave `mixed_precision` of the Accelerator, and of "
+            "the launch, at `no`"
+        )
         yield context.change(SCALER, call, message, severity=Severity.INFO)
 
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
+_SPINNER = 2  # columns in front of the line
+
 
 class Live:
     """A line on a terminal that changes as the runs go on; nothing where the output is no terminal.
@@ -21,6 +23,7 @@ class Live:
     """
 
     def __init__(self, console: Console, shown: bool, lines: bool = False) -> None:
+        self._screen = console
         self._console = console if lines else None
         self._status: Status | None = console.status("starting") if shown else None
         self._what = ""
@@ -47,16 +50,21 @@ class Live:
             self._what, self._since = what, time.monotonic()
             self._status.update(what)
             return
-        self._status.update(describe(self._what, step, of, loss, time.monotonic() - self._since))
+        room = self._screen.width - _SPINNER
+        self._status.update(describe(self._what, step, of, loss, time.monotonic() - self._since, room))
 
 
-def describe(what: str, step: int, of: int, loss: float | None, seconds: float) -> str:
-    """`the original on 1 process: step 7 of 20, loss 0.6931, about 4 s left`."""
+def describe(what: str, step: int, of: int, loss: float | None, seconds: float, room: int) -> str:
+    """`the original on 1 process: step 7 of 20, loss 0.6931, about 4 s left`, in `room` columns: the name is cut."""
     if not step and loss is None:
-        return f"{what}: starting" + (f", {seconds:.0f} s" if seconds >= 1 else "")
-    parts = [f"step {step} of {of}" if step <= of else f"step {step}"]
+        parts = ["starting", *([f"{seconds:.0f} s"] if seconds >= 1 else [])]
+    else:
+        parts = [f"step {step} of {of}" if step <= of else f"step {step}"]
     if loss is not None:
         parts.append(f"loss {loss:.4g}")
     if 0 < step < of and seconds > 1:
         parts.append(f"about {seconds / step * (of - step):.0f} s left")
-    return f"{what}: {', '.join(parts)}"
+    state = f": {', '.join(parts)}"
+    if len(what) + len(state) > room:
+        what = f"{what[: max(room - len(state) - 1, 0)].rstrip()}…"
+    return what + state

@@ -350,9 +350,7 @@ class Session:
         if imposed := schedule.settings(expected, run, self.lines):
             assert job.save_weights is not None
             job = replace(job, schedule=imposed, save_weights=job.save_weights.with_name(f"rates{count}.pt"))
-            reference = self._execute(
-                f"the original with {count} batches in one and the rates of its data", job
-            )
+            reference = self._execute(f"the original with {count} batches in one, at its own rates", job)
             copy = replace(copy, reference=job.save_weights)
             run = self._execute(f"the converted script on {name}", copy)
         comparison = self._compare(reference, run, job)

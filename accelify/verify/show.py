@@ -110,6 +110,10 @@ def _sentences_of(report: Report) -> Iterator[str]:
     yield from notes(report)
     yield from explanations(report)
     yield from demands(report)
+    if not report.exit_code and any(
+        Verdict.NOT_COMPARABLE in one.aspects().values() for one in report.columns
+    ):
+        yield 'Nothing is different. "Not comparable" is no error: the reason is named above.'
 
 
 def notes(report: Report) -> Iterator[str]:
@@ -117,7 +121,12 @@ def notes(report: Report) -> Iterator[str]:
     original = report.original
     assert original is not None
     first, last = (f"{original.losses[k]:.6g}" for k in (0, -1))
-    yield f"{original.steps} optimizer steps; the original's loss goes from {first} to {last}."
+    calls = len(original.losses) / max(original.steps, 1)
+    several = f", {calls:.3g} calls of `backward` in each" if calls > 1 else ""
+    yield (
+        f"{original.steps} optimizer steps{several}; the original's loss, as `backward` gets it, goes from {first} to "
+        f"{last}."
+    )
     if report.cuda_as_cpu:
         yield "The script asks for a CUDA device outright; the CPU took its place in every run (see --gpu)."
     if report.converted.modernised:
@@ -191,9 +200,7 @@ def _sentences(name: str, checks: list[Check], places: LineMap) -> list[str]:
 
 def _rounding(name: str, comparison: Comparison) -> str:
     update = (
-        f"; weights by {comparison.update:.1e} of how far training moved them"
-        if comparison.update is not None
-        else ""
+        f"; weights by {comparison.update:.1e} of how far training moved them" if comparison.update else ""
     )
     if not comparison.largest_at:
         return f"{name}: equal to rounding: losses equal to the bit{update}{_why_so_much(comparison)}"
@@ -234,7 +241,7 @@ def _not_comparable(name: str, comparison: Comparison, places: LineMap) -> list[
     quiet = comparison.quiet
     if quiet is not None and quiet.verdict in (Verdict.EQUAL, Verdict.ROUNDING):
         lines.append(
-            f"  with that taken out of both runs: {quiet.verdict} (losses within {quiet.largest:.1e}, "
+            f"  with that taken out of both runs, they are {quiet.verdict} (losses within {quiet.largest:.1e}, "
             f"tolerance {quiet.tolerance:.1e})"
         )
     return lines

@@ -58,10 +58,10 @@ def test_files_that_are_looked_at(run: Run, configured: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "code", "shown"),
     [
-        ({"train.py": LOOP}, 0, "No findings in 1 script."),
+        ({"train.py": LOOP}, 0, "No findings of ACC716 in 1 script."),
         ({"train.py": "x = 1\n"}, 0, "No training scripts found."),
         # Those that cannot be read are not counted.
-        ({"train.py": LOOP, "torn.py": f"{LOOP}def f(:\n"}, 1, "No findings in 1 script."),
+        ({"train.py": LOOP, "torn.py": f"{LOOP}def f(:\n"}, 1, "No findings of ACC716 in 1 script."),
         ({"torn.py": f"{LOOP}def f(:\n"}, 1, ""),
         (
             {"made/train.py": LOOP, ".gitignore": "made/\n"},

@@ -53,6 +53,32 @@ def test_colour_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None
     assert not terminal.coloured(io.StringIO())
 
 
+def test_columns_wrap_on_a_narrow_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "48")
+    rows = [("num_processes", "29500, or a free port here", "default (from devices)"), ("x", "1", "flag")]
+    terminal.print_rows(rows)
+    assert capsys.readouterr().out.splitlines() == [
+        "num_processes  29500, or a free port here  default (from devices)",
+        "x              1                           flag",
+    ]
+    monkeypatch.setattr(sys, "stdout", screen := Terminal())
+    terminal.print_rows(rows, indent="  ")
+    assert screen.getvalue().splitlines() == [
+        "  num_processes  29500, or a     default (from",
+        "                 free port here  devices)",
+        "  x              1               flag",
+    ]
+
+
+def test_a_complaint_wraps_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(sys, "stderr", screen := Terminal())
+    terminal.complain("no such option as that")
+    assert screen.getvalue() == "accelify: no such\n    option as that\n"
+
+
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     program = f"{sys.executable} -m accelify rule --json | head -c 1; echo ${{PIPESTATUS[0]}} >&2"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from accelify.cli.written import Written
 from accelify.conversion import Conversion
+from accelify.report.written import Written
 from accelify.source import Source
 from tests.cli.conftest import PLAIN, Run
 
@@ -39,7 +39,9 @@ def test_places_are_those_of_the_written_file(elsewhere: bool, run: Run, tmp_pat
     script, target = tmp_path / "train.py", tmp_path / "new.py"
     script.write_text(LEFT)
     words = ["-o", str(target)] if elsewhere else []
-    outcome = run("convert", str(script), *words)
+    page = tmp_path / "page.html"
+    outcome = run("convert", str(script), *words, "--report", str(page))
+    assert outcome.out.startswith(f"{script}: converted{f' into {target}' if elsewhere else ''}, ")
     written = (target if elsewhere else script).read_text().split("\n")
     found = places(outcome.out)
     assert found
@@ -48,6 +50,8 @@ def test_places_are_those_of_the_written_file(elsewhere: bool, run: Run, tmp_pat
         assert "print(epoch, worst)" in written[line - 1]
         cause = re.search(r"`max\(worst, loss.item\(\) \*\* 2\)` \((\d+)\)", message)
         assert cause is None or "max(worst" in written[int(cause[1]) - 1]
+        assert page.read_text().count(f"{file}:{line}:") == 1
+        assert page.read_text().count(f"</code> ({cause[1]})" if cause else "") > 1
 
 
 def test_what_was_done_is_said_with_the_lines_where_it_was_done(run: Run, tmp_path: Path) -> None:

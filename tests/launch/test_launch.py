@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -100,6 +102,23 @@ def test_the_first_failure_comes_through_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.distributed
+@pytest.mark.parametrize("whole", ["", "1"])
+def test_an_error_that_the_script_causes_comes_without_the_inside_of_the_runtime(
+    tmp_path: Path, whole: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CLEAN, "ACCELIFY_TRACEBACK", whole)
+    script = write(
+        tmp_path, "from accelify.runtime import Accelerator\nAccelerator(cpu=True, mixed_precision='x')\n"
+    )
+    done = launch("--cpu", "-n", "2", script, cwd=tmp_path)
+    assert done.returncode == 1
+    assert (
+        done.stderr.splitlines()[-1] == "ValueError: mixed_precision must be one of no, bf16, fp16, not 'x'"
+    )
+    assert done.stderr.count("  File ") == (3 if whole else 1)
+
+
+@pytest.mark.distributed
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_the_exit_status_comes_through(tmp_path: Path, processes: str) -> None:
     done = launch("--cpu", "-n", processes, write(tmp_path, "import sys; sys.exit(7)"), cwd=tmp_path)
@@ -152,6 +171,51 @@ def test_ctrl_c_gets_one_line(tmp_path: Path) -> None:
     _, complaints = process.communicate(timeout=60)
     assert process.returncode == 130
     assert re.fullmatch(r"accelify launch: interrupted(; rank 0 was at \S+:\d+)?\.\n", complaints)
+
+
+BAR = """\
+import sys, time
+from accelify.runtime import Accelerator
+accelerator = Accelerator()
+print("loss=1.3", end="", file=sys.stderr, flush=True)
+time.sleep(SECONDS)
+raise ValueError("on purpose")
+"""
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize(
+    ("after", "sent", "said"),
+    [
+        (b"starting 2", signal.SIGINT, b"accelify: interrupted."),
+        (b"starting 2", signal.SIGTERM, b"accelify launch: ended by SIGTERM"),
+        (b"loss=", signal.SIGINT, b"accelify launch: interrupted; rank 0"),
+        (b"loss=", None, b"accelify launch: rank"),
+    ],
+)
+def test_on_a_terminal_each_message_has_a_line_of_its_own(
+    tmp_path: Path, after: bytes, sent: signal.Signals | None, said: bytes
+) -> None:
+    script = write(tmp_path, BAR.replace("SECONDS", "60" if sent else "0"))
+    screen, end = os.openpty()
+    environment = {**CLEAN, "TERM": "xterm", "HF_HOME": str(tmp_path / "no-configuration")}
+    process = subprocess.Popen(
+        [*LAUNCH, "--cpu", "-n", "2", script],
+        cwd=tmp_path, env=environment, stdout=end, stderr=end, start_new_session=True,
+    )  # fmt: skip
+    termios.tcsetwinsize(end, (24, 80))
+    os.close(end)
+    seen = b""
+    with contextlib.suppress(OSError):  # nobody writes to it any more
+        while more := os.read(screen, 4096):
+            seen += more
+            if sent and after in seen:
+                os.killpg(process.pid, sent)
+                sent = None
+    os.close(screen)
+    process.wait(60)
+    assert said in seen
+    assert not re.search(rb"[^\n\rK]accelify( launch)?: ", seen)
 
 
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -83,6 +83,14 @@ def test_the_grace_ends(tmp_path: Path) -> None:
     assert not (tmp_path / "saved").exists()
 
 
+@pytest.mark.distributed
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere no process notices it")
+def test_a_launcher_that_is_killed_leaves_a_checkpoint_and_no_pages_of_frames(tmp_path: Path) -> None:
+    code, out, errors, _ = run(tmp_path, signal.SIGKILL, ["-n", "2"], 0.0, watch=True)
+    assert (code, out.count("saved")) == (-signal.SIGKILL, 2)
+    assert "frame #" not in errors
+
+
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.distributed)])
 def test_a_warning_reaches_a_script_and_ends_none_that_does_not_watch(tmp_path: Path, processes: int) -> None:
     words = ["-n", str(processes)]

@@ -24,7 +24,7 @@ def test_a_terminal_sees_at_once_that_processes_are_started(
 ) -> None:
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(starting, "_PAUSE", 0.01)
-    shown = Starting(2)
+    shown = Starting(2).__enter__()
     begun = screen.getvalue()
     assert begun == ("\raccelify launch: starting 2 processes\033[K" if screen.isatty() else "")
     shown.folder = tmp_path

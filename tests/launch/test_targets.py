@@ -67,8 +67,8 @@ def test_a_script_that_is_not_converted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--cpu", "--use_fsdp"], "FSDP has nothing to divide: train.py runs in one process."),
-        ([], "no GPU is visible here: train.py runs on the CPU, in one process."),
+        (["--cpu", "--use_fsdp"], "FSDP has nothing to divide: the script runs in one process."),
+        ([], "no GPU is visible here: the script runs on the CPU, in one process."),
         (["--cpu"], ""),
         (["-n", "1"], ""),
     ],

@@ -148,7 +148,7 @@ print(1)
     said = messages(tmp_path, text)
     assert len(said) == 3
     assert not any("accelerator" in one or "prepare" in one for one in said)
-    assert any("take it off: model.module" in one for one in said)
+    assert any("take the model out of the wrapper: model.module" in one for one in said)
 
 
 def test_a_long_condition_shows_who_it_is_true_for(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ data = TensorDataset(x, y)
         "data = TensorDataset(torch.randn(64, 4), 2 * torch.randn(64, 1))",
         "x, y = torch.randn(64, 4), torch.randn(64, 1)\ndata = TensorDataset(x, y)",
         BY_NAMES,
+        "data = [*zip(torch.randn(64, 4), torch.randn(64, 1))]",
     ],
 )
 def test_tensors_for_data_sets_keep_nothing_on_the_cpu(data: str) -> None:

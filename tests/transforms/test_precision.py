@@ -185,7 +185,8 @@ def test_what_stays_the_scripts_own_is_said() -> None:
         imports=AMP,
     )
     assert [f.message for f in conversion.remaining if f.code == "ACC110"] == [
-        "the script keeps its own mixed precision, as its type is not written out: leave the Accelerator's at `no`"
+        "the script keeps its own mixed precision, as its type is not written out: leave `mixed_precision` of the "
+        "Accelerator, and of the launch, at `no`"
     ]
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+
+import pytest
 
 from accelify.verify.compare.losses import compare, relative_differences, tolerances
 from accelify.verify.compare.verdict import Verdict
+from accelify.verify.converted import Converted
 from accelify.verify.events import Loss, RankRecord, Step
+from accelify.verify.live import describe
 from accelify.verify.runs import Run
-from accelify.verify.show import explain
+from accelify.verify.session import Report
+from accelify.verify.show import explain, notes
 
 LOSSES = [2.0, 1.0, 0.5, 0.25]
 
@@ -72,6 +78,32 @@ def test_it_is_said_why_more_is_put_down_to_rounding() -> None:
     assert "gradients disturbed" in explain(compare(original, other, control=lively))[0]
     original.ranks[0].autocast = "bfloat16"
     assert explain(compare(original, other))[0].endswith("more is allowed, as it computes in bfloat16")
+
+
+def test_weights_that_are_equal_are_not_given_a_distance() -> None:
+    shares = run(rank(LOSSES), rank([*LOSSES[:3], LOSSES[3] * (1 + 1e-7)], update=1e-9))
+    shares.ranks[0].deviation = {"update": 0.0, "start": 0.0}
+    (line,) = explain(compare(run(rank(LOSSES)), shares))
+    assert "equal to rounding" in line
+    assert "weights" not in line
+
+
+@pytest.mark.parametrize(
+    ("skips", "said"), [((), "4 optimizer steps; the"), ((0, 2), "2 calls of `backward` in each")]
+)
+def test_the_loss_of_the_original_is_that_of_backward(skips: tuple[int, ...], said: str) -> None:
+    report = Report(Path("train.py"), Converted(), run(rank(LOSSES, skips=skips)))
+    assert said in next(notes(report))
+    assert "loss, as `backward` gets it, goes from 2 to 0.25." in next(notes(report))
+
+
+def test_the_line_of_a_run_fits_a_terminal() -> None:
+    what = "the original with 2 batches in one, at its own rates"
+    line = describe(what, 30, 60, 0.69314, 20.0, 78)
+    assert len(line) <= 78
+    assert line.startswith("the original with 2 batches in")
+    assert line.endswith("…: step 30 of 60, loss 0.6931, about 20 s left")
+    assert describe("it", 0, 60, None, 2.2, 78) == "it: starting, 2 s"
 
 
 def test_losses_near_zero_are_measured_by_the_usual_size() -> None:

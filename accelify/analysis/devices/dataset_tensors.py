@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 
+from accelify.analysis import knowledge as k
 from accelify.analysis.script import ScriptModel
 
-_DATA_SETS = frozenset({"torch.utils.data.TensorDataset", "torch.utils.data.StackDataset"})
+# A loader goes over what it is given as over a data set.
+_DATA_SETS = k.LOADER_CLASSES | {"torch.utils.data.TensorDataset", "torch.utils.data.StackDataset"}
 
 
 def goes_to_data_sets(script: ScriptModel, made: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether a value reaches nothing but data sets of torch: as their argument, or by names that do.
+    """Whether a value reaches nothing but data sets and loaders: as their argument, or by names that do.
 
     Args:
         script: the script that makes it.

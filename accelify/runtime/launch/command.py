@@ -33,6 +33,7 @@ from accelify.runtime.launch.machines import (
     warn_workers,
 )
 from accelify.runtime.launch.port import refusal
+from accelify.runtime.launch.saying import say
 from accelify.runtime.launch.settings import LaunchError, Settings, count_devices
 from accelify.runtime.launch.starting import Starting
 from accelify.runtime.launch.target import check_target, joins_by_itself, works_alone
@@ -169,7 +170,7 @@ def run(plan: Plan) -> int:
         LaunchError: torch's launcher refuses the rendezvous.
     """
     if plan.warning:
-        print(f"accelify launch: {plan.warning}", file=sys.stderr, flush=True)
+        say(plan.warning)
     if plan.elastic:
         return _run_elastic(plan)
     return _run_single(plan)
@@ -287,22 +288,28 @@ def _in_foreground() -> bool:
         return False
 
 
-def _end_early(number: int, _: FrameType | None) -> None:
-    # torch's agent, which takes the signal later, is not there yet.
-    raise SystemExit(_tell_signal(number))
-
-
 def _tell_signal(number: int) -> int:
     # Of an interrupt rank 0 says where it was.
     if number != signal.SIGINT:
         name = signal.Signals(number).name
-        print(f"accelify launch: ended by {name}, and the processes with it.", file=sys.stderr, flush=True)
+        say(f"ended by {name}, and the processes with it.")
     return 128 + number
 
 
 def _run_elastic(plan: Plan) -> int:
-    signal.signal(signal.SIGTERM, _end_early)
-    starting = Starting(plan.local_processes) if plan.machines is None else None
+    starting = Starting(plan.local_processes, shown=plan.machines is None)
+
+    def end_early(number: int, _: FrameType | None) -> None:
+        # torch's agent, which takes the signal later, is not there yet.
+        starting.stop()
+        raise SystemExit(_tell_signal(number))
+
+    signal.signal(signal.SIGTERM, end_early)
+    with starting:
+        return _run_by_agent(plan, starting)
+
+
+def _run_by_agent(plan: Plan, starting: Starting) -> int:
     # Read once, when torch is loaded: its words about a store that has gone are not for the script's processes.
     quiet = plan.machines is not None and "TORCH_CPP_LOG_LEVEL" not in os.environ
     if quiet:
@@ -335,12 +342,14 @@ def _run_elastic(plan: Plan) -> int:
         # Without a place for it torch leaves an empty folder.
         place = [] if "--log-dir" in plan.elastic else ["--log-dir", errors]
         arguments = [*place, *plan.elastic]
-        if starting is not None:
-            starting.folder = folder
+        starting.folder = folder
         try:
             while True:
                 try:
-                    _launch(launcher, arguments, starting)
+                    try:
+                        launcher.run(launcher.parse_args(arguments))
+                    finally:
+                        starting.stop()
                     return 0
                 except ChildFailedError as error:
                     return _tell_loss(watch.lost) if watch and watch.lost else _report(error, Path(errors))
@@ -360,14 +369,6 @@ def _run_elastic(plan: Plan) -> int:
                 watch.stop()
 
 
-def _launch(launcher: Any, arguments: list[str], starting: Starting | None) -> None:
-    try:
-        launcher.run(launcher.parse_args(arguments))
-    finally:
-        if starting is not None:
-            starting.stop()
-
-
 def _check_port(machines: Machines) -> None:
     why = refusal(machines.port)
     if why is not None:
@@ -381,13 +382,10 @@ def _watch(machines: Machines, folder: Path) -> Watch:
     def on_loss(sentence: str) -> None:
         # The agent sees its processes end and does what it does for any failure: start again, or end the job.
         if end_workers(folder) and machines.restarts:
-            print(f"accelify launch: {sentence}; waiting for it to come back.", file=sys.stderr, flush=True)
+            say(f"{sentence}; waiting for it to come back.")
 
-    print(
-        f"accelify launch: machine {machines.machine} of {machines.count} meets the others at "
-        f"{machines.host}:{machines.port}.",
-        file=sys.stderr,
-        flush=True,
+    say(
+        f"machine {machines.machine} of {machines.count} meets the others at {machines.host}:{machines.port}."
     )
     watch = Watch(machines.host, machines.port, machines.machine, machines.count, machines.patience, on_loss)
     watch.start()
@@ -399,7 +397,7 @@ def _is_about_meeting(error: Exception) -> bool:
 
 
 def _tell_loss(sentence: str) -> int:
-    print(f"accelify launch: the job was ended: {sentence}.", file=sys.stderr)
+    say(f"the job was ended: {sentence}.")
     return 1
 
 
@@ -428,7 +426,7 @@ def _report(error: Any, folder: Path) -> int:
     # The agent ends the ranks that were still running by SIGTERM: those did not fail.
     others = sorted(r for r, f in error.failures.items() if r != rank and f.exitcode != -signal.SIGTERM)
     also = "; after it also " + ", ".join(f"rank {other}" for other in others) if others else ""
-    print(f"accelify launch: rank {rank} failed first ({how}){also}.", file=sys.stderr)
+    say(f"rank {rank} failed first ({how}){also}.")
     if notes:
         print(notes[0]["traceback"], end="", file=sys.stderr)
     return code if code >= 0 else 128 - code

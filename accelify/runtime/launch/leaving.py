@@ -9,11 +9,12 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from accelify.runtime.launch.saying import say
 
 # For this many seconds the launcher may end by itself.
 _PATIENCE = 2.0
@@ -43,9 +44,7 @@ def _watch(reads: int, folder: Path) -> None:
             continue
         time.sleep(_PATIENCE)
         if not any(folder.glob("*.pid")):
-            print(
-                "accelify launch: ended while it waited for the other machines.", file=sys.stderr, flush=True
-            )
+            say("ended while it waited for the other machines.")
             shutil.rmtree(folder, ignore_errors=True)
             os._exit(128 + came[0])
     os.close(reads)

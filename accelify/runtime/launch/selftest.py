@@ -173,7 +173,8 @@ class SelfTest:
         tolerance = TOLERANCES.get(accelerator.mixed_precision, 1e-4)
         if not worst <= tolerance:
             raise CheckError(f"the losses are {found}, and plain torch's are {expected}")
-        return f"{len(found)} steps, off by {worst:.0e} at most (allowed {tolerance:.0e})"
+        apart = f"up to {worst:.0e} from it (allowed {tolerance:.0e})" if worst else "equal"
+        return f"{len(found)} steps, {apart}"
 
     def _folder(self) -> Path:
         """A folder that all processes see: on one machine a temporary one, on several in the working directory."""

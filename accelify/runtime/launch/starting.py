@@ -16,18 +16,26 @@ class Starting:
 
     Args:
         count: how many.
+        shown: whether there is such a line at all.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, shown: bool = True) -> None:
         self.folder: Path | None = None
         """Where each process leaves its number, once there is such a folder."""
         self._count = count
         self._ended = threading.Event()
         self._since = time.monotonic()
+        self._shown = shown
         self._thread = threading.Thread(target=self._show, daemon=True)
-        if sys.stderr.isatty():
+
+    def __enter__(self) -> Starting:
+        if self._shown and sys.stderr.isatty():
             self._say("starting")
             self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         """End the line."""

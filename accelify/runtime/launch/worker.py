@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+_RUNTIME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def main() -> None:
@@ -35,7 +37,9 @@ def main() -> None:
             raise
         # Ctrl-C reaches every process at once: one line of one of them says more than the tracebacks of all.
         if os.environ.get("RANK", "0") == "0":
-            print(f"accelify launch: interrupted{place_of(stop)}.", file=sys.stderr, flush=True)
+            from accelify.runtime.launch.saying import say
+
+            say(f"interrupted{place_of(stop)}.")
         sys.exit(130)
     except Exception as error:
         own_frames(error)
@@ -130,27 +134,51 @@ class AfterImport:
 def place_of(error: BaseException) -> str:
     """`; rank 0 was at train.py:12`: the innermost line outside of installed packages; empty where there is none."""
     place = ""
-    trace = error.__traceback__
-    while trace is not None:
+    for trace in _frames(error.__traceback__):
         file = trace.tb_frame.f_code.co_filename
-        if (
-            file != __file__
-            and os.path.isfile(file)
-            and "site-packages" not in file
-            and "lib/python" not in file
-        ):
+        if os.path.isfile(file) and _is_of_the_script(file):
             place = f"; rank 0 was at {os.path.relpath(file)}:{trace.tb_lineno}"
-        trace = trace.tb_next
     return place
 
 
 def own_frames(error: BaseException) -> None:
-    """Cut the frames of this file off the traceback: the user's script starts it."""
+    """Leave the script's frames in the traceback: those of this file are cut off, and where the runtime raises an error
+    for what the script did, its inside too."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
         trace = trace.tb_next
-    if trace is not None:
-        error.__traceback__ = trace
+    if trace is None:
+        return
+    error.__traceback__ = trace
+    frames = [*_frames(trace)]
+    in_script = [one for one in frames if _is_of_the_script(one.tb_frame.f_code.co_filename)]
+    if in_script and _raises_for_the_script(frames[-1]) and not os.environ.get("ACCELIFY_TRACEBACK"):
+        in_script[-1].tb_next = None
+        before = error.__cause__ or error.__context__
+        inner = _frames(before.__traceback__) if before is not None else ()
+        if not any(_is_of_the_script(one.tb_frame.f_code.co_filename) for one in inner):
+            error.__cause__ = error.__context__ = None
+
+
+def _frames(trace: types.TracebackType | None) -> Iterator[types.TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _is_of_the_script(file: str) -> bool:
+    """Whether a file is none of accelify's, nor an installed one."""
+    return not file.startswith(_RUNTIME) and "site-packages" not in file and "lib/python" not in file
+
+
+def _raises_for_the_script(trace: types.TracebackType) -> bool:
+    """Whether an error is raised by a `raise` of the runtime; any other one there is a mistake of its own."""
+    import dis
+
+    code = trace.tb_frame.f_code
+    return (
+        code.co_filename.startswith(_RUNTIME) and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+    )
 
 
 def note_process() -> None:
@@ -210,8 +238,10 @@ def name_restart() -> None:
     first = min(notes, key=lambda note: note["time"], default=None)
     failed = f"rank {first['rank']} failed first" if first else "the job failed"
     most = os.environ.get("TORCHELASTIC_MAX_RESTARTS", attempt)
-    text = f"{first['traceback'] if first else ''}accelify launch: {failed}: starting again ({attempt} of {most})."
-    print(text, file=sys.stderr, flush=True)
+    from accelify.runtime.launch.saying import say
+
+    print(first["traceback"] if first else "", end="", file=sys.stderr)
+    say(f"{failed}: starting again ({attempt} of {most}).")
 
 
 def die_with_the_launcher() -> None:

@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from accelify.conversion import Conversion
 from accelify.findings import Finding
 from accelify.proving.origins import Origins
 from accelify.report.sides import side_by_side
+
+if TYPE_CHECKING:
+    from accelify.conversion import Conversion
 
 _FILE = r"[\w./\\-]+\.py"
 _ITEM = rf"(?:{_FILE}:)?\d+(?:-\d+)?(?: \(`[^`]*`\))?"
@@ -42,6 +45,12 @@ class Written:
                 # Asked the other way round: of a line of the original, where it is in what was written.
                 self._lines[str(path)] = Origins(conversion.new_text, conversion.source.text)
 
+    def target(self, conversion: Conversion) -> Path | None:
+        """The file that the script was written to where that is another one."""
+        path = conversion.source.path
+        target = self._targets.get(path) if path is not None else None
+        return target if target != path else None
+
     def at(self, conversion: Conversion, finding: Finding) -> Finding:
         """The finding with its place, and the lines that its message names, in the files on the disk."""
         lines = self._lines.get(finding.path)
@@ -49,9 +58,17 @@ class Written:
             placed = conversion.source.place(finding)
             return replace(placed, path=str(self._targets.get(Path(placed.path), placed.path)))
         line, column = lines.of(finding.line, finding.column)
-        message = self._with_lines_of_now(finding.message, finding.path)
-        path = str(self._targets[Path(finding.path)])
-        return replace(finding, path=path, line=line, column=column, message=message)
+        message, *evidence = (
+            self._with_lines_of_now(text, finding.path) for text in (finding.message, *finding.evidence)
+        )
+        return replace(
+            finding,
+            path=str(self._targets[Path(finding.path)]),
+            line=line,
+            column=column,
+            message=message,
+            evidence=tuple(evidence),
+        )
 
     def edit(self, conversion: Conversion, finding: Finding) -> Finding:
         """What an edit has fixed, at the line that was changed or put in."""
