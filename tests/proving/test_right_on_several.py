@@ -694,3 +694,29 @@ def test_what_is_sampled_from_noise_of_each_process_s_seed(shown, codes, tmp_pat
         {shown}
     """
     assert [code for code, _ in named(text, tmp_path, "accelerate")] == codes
+
+
+@pytest.mark.parametrize(
+    ("change", "is_right"),
+    [
+        ("config.device = torch.device(f'cuda:{os.environ[\"LOCAL_RANK\"]}')", True),
+        ("config.device = torch.device('cuda:0')", False),
+        ("config.other = torch.device(f'cuda:{os.environ[\"LOCAL_RANK\"]}')", False),
+    ],
+)
+@pytest.mark.parametrize("joins", [0, 1])
+def test_a_device_that_an_object_gets_in_place_of_the_one_of_its_class(joins, change, is_right, tmp_path):
+    begin = "dist.init_process_group('nccl')\ntorch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"
+    text = f"""
+class Config:
+    def __init__(self):
+        self.device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+        self.other = None
+
+
+{begin * joins}config = Config()
+{begin * (not joins)}{change}
+model = DDP(torch.nn.Linear(4, 1).to(config.device))
+"""
+    found = named(text, tmp_path)
+    assert any("torch.cuda.is_available()" in line for _, line in found) != is_right
