@@ -21,7 +21,7 @@ from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.past_wrappers import is_without_gradients
 from accelify.obligations.polled_files import polled
-from accelify.obligations.runs import of_its_run
+from accelify.obligations.runs import is_of_one_process, of_its_run
 from accelify.obligations.sinks import SHOWING, made, places, word_of
 
 # Modes that empty a file as it is opened.
@@ -120,7 +120,8 @@ def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         # In the run of one process that a condition stands for, there is no other device.
         begins = {other.name for other in around} & {"Accelerator", "init_process_group"}
         alone = not begins or _is_chosen(event) or _is_of_main(event) or _is_named_again(event)
-        if not ((alone and event.detail == "fixed") or _is_replaced(event, events)):
+        replaced = _is_replaced(event, events) or is_of_one_process(event, around)
+        if not ((alone and event.detail == "fixed") or replaced):
             yield made(event, "device", Status.NAMED, event.name)
         return
     if any(other.name == "Accelerator" for other in events):

@@ -720,3 +720,41 @@ model = DDP(torch.nn.Linear(4, 1).to(config.device))
 """
     found = named(text, tmp_path)
     assert any("torch.cuda.is_available()" in line for _, line in found) != is_right
+
+
+@pytest.mark.parametrize(
+    ("call", "condition", "is_right"),
+    [("work(0, args)", "args.ddp", True), ("work(1, args)", "args.ddp", False), ("work(0, args)", "True", False)],
+)
+def test_a_run_in_one_process_of_what_others_start(call, condition, is_right, tmp_path):
+    text = f"""
+    import argparse
+
+
+    def join(args):
+        dist.init_process_group("nccl", rank=args.rank, world_size=args.size)
+
+
+    def work(gpu, args):
+        if {condition}:
+            join(args)
+        torch.cuda.set_device(gpu)
+        model = torch.nn.Linear(4, 1).cuda(gpu)
+        if args.ddp:
+            model = DDP(model, device_ids=[gpu])
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        opt.zero_grad()
+        model(data[:4][0].cuda(gpu)).sum().backward()
+        opt.step()
+
+
+    def main(args):
+        {call}
+
+
+    if __name__ == "__main__":
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--ddp", action="store_true")
+        main(parser.parse_args())
+    """
+    assert ("ACC714" in dict(named(text, tmp_path))) != is_right
