@@ -724,7 +724,11 @@ model = DDP(torch.nn.Linear(4, 1).to(config.device))
 
 @pytest.mark.parametrize(
     ("call", "condition", "is_right"),
-    [("work(0, args)", "args.ddp", True), ("work(1, args)", "args.ddp", False), ("work(0, args)", "True", False)],
+    [
+        ("work(0, args)", "if args.ddp", True),
+        ("work(1, args)", "if args.ddp", False),
+        ("work(0, args)", "for _ in [0]", False),
+    ],
 )
 def test_a_run_in_one_process_of_what_others_start(call, condition, is_right, tmp_path):
     text = f"""
@@ -736,7 +740,7 @@ def test_a_run_in_one_process_of_what_others_start(call, condition, is_right, tm
 
 
     def work(gpu, args):
-        if {condition}:
+        {condition}:
             join(args)
         torch.cuda.set_device(gpu)
         model = torch.nn.Linear(4, 1).cuda(gpu)
