@@ -64,7 +64,7 @@ _LOADED = "`torch.load` puts what was on a GPU on the same GPU for every process
 _FILLING = frozenset({"append", "extend"})
 # The mark of a model in FSDP's first wrapper, whose weights the processes put together for `state_dict`.
 SHARDED = "#sharded"
-_PLACES = ("device", "map_location")
+_PLACES = ("device", "device_id", "gpu", "gpu_id", "map_location")
 # The text of a device with its number.
 _INDEXED = re.compile(r"(?:cuda|xpu|npu):\d+")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})

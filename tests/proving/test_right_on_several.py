@@ -762,3 +762,22 @@ def test_a_run_in_one_process_of_what_others_start(call, condition, is_right, tm
         main(parser.parse_args())
     """
     assert ("ACC714" in dict(named(text, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(("word", "is_right"), [("gpu_id", True), ("device", True), ("part", False)])
+def test_where_an_object_that_is_not_known_is_to_lie(word, is_right, tmp_path):
+    text = f"""
+    import sys
+
+    dist.init_process_group("nccl")
+    model = DDP(torch.nn.Linear(4, 1).cuda())
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    rows = eval(sys.argv[1])(["a.pt", "b.pt"], {word}=int(os.environ["LOCAL_RANK"]))
+    for x in DataLoader(rows, sampler=DistributedSampler(rows, shuffle=False)):
+        out = model(x)
+        dist.all_reduce(out.detach().sum())
+        opt.zero_grad()
+        out.sum().backward()
+        opt.step()
+    """
+    assert ("ACC704" not in dict(named(text, tmp_path))) == is_right
