@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-from functools import partial
 
 from accelify.heap.locations import text_of
-from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
-from accelify.heap.state import COPIED
-from accelify.heap.values import Class, Container, Instance, Ref, Value, constant
+from accelify.heap.values import Class, Container, Instance, Value
 
 # How many objects a model may lie in.
 _DEEPEST = 2
@@ -38,25 +35,6 @@ def of_copy(run: Run, value: Value, node: ast.AST) -> None:
             "copy prepares is refused; let the copy prepare its model with it"
         )
         run.meet("misuse", node, text, detail="twice")
-
-
-def copied(run: Run, value: Value, node: ast.AST) -> Value | None:
-    """A copy of models that are not prepared: other objects, with parameters of their own."""
-    models = [ref for ref in value.of(Instance) if ref.kind == "module" and not ref.prepared]
-    for ref in value.of(Instance):
-        if ref.prepared:
-            run.store.set(ref, COPIED, constant(True))
-    if not models or len(models) < len(value.refs):
-        return None
-    made = list[Ref]()
-    for ref in models:
-        run.store.look(ref)
-        copy = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
-        for name, inner in list(ref.fields.items()):
-            if name not in ("#prepared", MADE):
-                run.store.set(copy, name, inner)
-        made.append(copy)
-    return Value(refs=tuple(made))
 
 
 def _objects(run: Run, value: Value) -> list[Instance]:

@@ -27,7 +27,7 @@ from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
 from accelify.heap.models import SIGNS, asked, gone_through, mark
 from accelify.heap.moved import COPYING, are_passed, sent
 from accelify.heap.paths import joined_path, known_of, pattern, with_text
-from accelify.heap.state import changed, is_part, mode_set, part_written, registered, statistics_begun
+from accelify.heap.state import is_part, mode_set, part_written, registered, statistics_begun
 from accelify.heap.steps import STEPPING, stepped
 from accelify.heap.texts import formatted, text_of
 from accelify.heap.transfers import TEMPORARY, Transfers
@@ -126,7 +126,6 @@ class LibraryCalls:
         """A call of a method of something that is not of the project."""
         self._silenced(name, args, keywords)
         single_numbers.of_call(self.run, name, receiver, node)
-        changed(self.run, receiver, name, node)
         if self.run.checks:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
             if name == "setLevel" and args:

@@ -35,10 +35,3 @@ def owners(run: Run, parameters: Value, depth: int = 0) -> Iterator[Instance]:
             inner = [run.read(ref, "#over") if isinstance(ref, Instance) else ref.item]
         for value in inner:
             yield from owners(run, value, depth + 1) if value is not None else ()
-
-
-def owners_of_one(run: Run, value: Value) -> Iterator[Instance]:
-    """The models of which a value is a parameter, or the data of one."""
-    for ref in value.of(Bound):
-        inner = ref.receiver.of(Bound) if ref.method == "data" else [ref]
-        yield from owners(run, Value(refs=tuple(one for one in inner if one.method == _PARAMETER)))

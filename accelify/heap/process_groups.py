@@ -17,7 +17,6 @@ from accelify.heap import misuse
 from accelify.heap.accelerator import again, is_accelerate, prepared, processes
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, put, tuple_of
-from accelify.heap.copied_objects import copied
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.dividing import by_rank
 from accelify.heap.engines import ALTERED
@@ -25,6 +24,7 @@ from accelify.heap.engines import ENGINE as IN_ENGINE
 from accelify.heap.flags import truth
 from accelify.heap.models import SENDS, has_buffers
 from accelify.heap.paths import known_of
+from accelify.heap.pieces import MADE
 from accelify.heap.run import Run
 from accelify.heap.tables import passed_back
 from accelify.heap.unbound import has_attribute
@@ -185,7 +185,7 @@ def distributed_call(
     if name == "builtins.hasattr" and len(args) == 2:
         return has_attribute(run, *args)
     if name == "copy.deepcopy" and args:
-        return copied(run, args[0], node)
+        return _copied(run, args[0], node)
     if name == "torch.device":
         # Where something lies is no part of what it is.
         if not all(value.place.is_same for value in args):
@@ -272,6 +272,22 @@ def _initialized(run: Run, args: Sequence[Value], keywords: Mapping[str, Value],
     for one in made:
         one.prepared = True
     return tuple_of(run, [model, *(Value(refs=(one,)) for one in made), Value()])
+
+
+def _copied(run: Run, value: Value, node: ast.AST) -> Value | None:
+    """A copy of models that are not prepared: other objects, with parameters of their own."""
+    models = [ref for ref in value.of(Instance) if ref.kind == "module" and not ref.prepared]
+    if not models or len(models) < len(value.refs):
+        return None
+    made = list[Ref]()
+    for ref in models:
+        run.store.look(ref)
+        copy = run.allocate((node, ref), partial(Instance, ref.cls, ref.type, ref.kind))
+        for name, inner in list(ref.fields.items()):
+            if name not in ("#prepared", MADE):
+                run.store.set(copy, name, inner)
+        made.append(copy)
+    return Value(refs=tuple(made))
 
 
 def rank_of_environment(engine: Interpreter, ref: Ref, args: Sequence[Value], node: ast.AST) -> Value | None:

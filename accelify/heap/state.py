@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from accelify.domains.placement import own
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of
-from accelify.heap.misuse import is_trained
-from accelify.heap.model_parameters import owners_of_one
 from accelify.heap.run import Run
-from accelify.heap.values import OF_SOME, TENSOR, UNSET, Bound, Instance, Ref, Value, constant
+from accelify.heap.values import TENSOR, UNSET, Bound, Instance, Ref, Value, constant
 
 PARAMETER = "torch.nn.Parameter"
 _HOLDERS = frozenset({"module", "parameters"})
@@ -28,8 +26,6 @@ _STATISTICS = frozenset({"running_mean", "running_var", "num_batches_tracked", "
 
 # The mode of a model, True for training: on most processes, and on the one that a guard leaves.
 MODE, MODE_OF_ONE = "#mode", "#mode of one"
-# Of a prepared model: that there is a copy of it.
-COPIED = "#copied"
 _OF_ONE = frozenset({"main", "others", "some"})
 
 
@@ -67,25 +63,11 @@ def part_written(
     """Something is written to a part of a model or an optimizer, maybe under a key or as the attribute `name`; `again`:
     made of what it was."""
     statistics_begun(run, name, node)
-    if name == "data":
-        changed(run, base, "copy_", node)
     if is_part(base):
         detail = "setting" if key is not None and key.const in _SETTINGS else ""
         if detail and again and run.in_each_round():
             detail = "in each round"
         run.meet("state.write", node, run.segment(node), [value], detail=detail)
-
-
-def changed(run: Run, parameter: Value, name: str, node: ast.AST) -> None:
-    """A method that may change a parameter in place, called by some processes alone, or its data being set there."""
-    if name[-1:] != "_" or name == "requires_grad_" or not (run.checks and parameter.of(Bound)):
-        return
-    run.depends()
-    models = [*owners_of_one(run, parameter)] if any(one.kind in OF_SOME for one in run.guards) else []
-    if any(run.read(ref, COPIED) is not None for ref in models):
-        return  # it may be the copy's
-    if models and is_trained(run, Value(refs=tuple(models))):
-        run.meet("loaded", node, run.segment(node), [Value(refs=tuple(models))], detail="changed")
 
 
 def state_written(run: Run, ref: Ref, name: str, value: Value, node: ast.AST) -> Value:

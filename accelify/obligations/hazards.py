@@ -106,7 +106,7 @@ def _loaded_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligatio
     if not (sent or again):
         who = "the main process" if guard.kind == "main" else "some processes"
         text = f"`{event.name}` is done by {who} alone, and the others train on with what they have"
-        yield made(event, "same", Status.NAMED, f"{text}; let every process do it", guard.why)
+        yield made(event, "same", Status.NAMED, f"{text}; let every process load", guard.why)
 
 
 def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:

@@ -502,38 +502,6 @@ def test_what_to_do_about_a_method_of_a_wrapped_model(call, is_of_loss, tmp_path
     assert ("let the model's forward call it" in found) == is_of_loss
 
 
-@pytest.mark.parametrize("change", ["p.data.copy_(m)", "p.data = m", "p.mul_(0.5)"])
-@pytest.mark.parametrize(
-    ("asked", "of", "is_right"),
-    [
-        ("step == 4 and accelerator.is_main_process", "model", False),
-        ("step == 4", "model", True),
-        ("accelerator.is_main_process", "copied", True),
-        ("accelerator.is_main_process", "other", True),
-    ],
-)
-def test_parameters_that_one_process_changes(asked, of, is_right, change, tmp_path):
-    text = f"""
-    from copy import deepcopy
-
-    accelerator = Accelerator()
-    model = torch.nn.Linear(4, 1)
-    other = deepcopy(model)
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
-    model, opt, loader = accelerator.prepare(model, opt, DataLoader(data, batch_size=4))
-    {"copied = deepcopy(model)" if of == "copied" else ""}
-    mean = [p.clone().detach() for p in model.parameters()]
-    for step, (x, y) in enumerate(loader):
-        opt.zero_grad()
-        accelerator.backward(F.mse_loss(model(x), y))
-        opt.step()
-        if {asked}:
-            for m, p in zip(mean, {of}.parameters()):
-                {change}
-    """
-    assert ("ACC704" not in dict(named(text, tmp_path, "accelerate"))) == is_right
-
-
 @pytest.mark.parametrize(
     ("write", "read"),
     [
