@@ -1,4 +1,4 @@
-"""Elements that a loop changes in place: `for x in tensors: dist.all_reduce(x)`."""
+"""Elements that a loop changes: `for x in tensors: dist.all_reduce(x)`, `for k in table: table[k] = mean(table[k])`."""
 
 from __future__ import annotations
 
@@ -6,29 +6,52 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from accelify.heap.values import Container, Ref, Value
+from accelify.heap.values import Container, Ref, Value, is_zero
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 
 class Changed:
-    """What the rounds of a loop make of the elements that it goes over, where it binds none of them anew.
+    """What the rounds of a loop make of the elements that it goes over: of each by itself.
 
     Args:
         engine: the interpreter.
         stmt: the loop.
         scope: the variables there.
+        one_by_one: whether it is known what the elements are.
     """
 
-    def __init__(self, engine: Interpreter, stmt: ast.For | ast.AsyncFor, scope: Ref) -> None:
+    def __init__(
+        self, engine: Interpreter, stmt: ast.For | ast.AsyncFor, scope: Ref, *, one_by_one: bool = False
+    ) -> None:
         self._engine = engine
         self._name = _changing(stmt) if engine.run.checks else ""
         self._scope = scope
         self._found: list[tuple[Value, Value]] = []
+        table = _rewritten(stmt) if engine.run.checks and not one_by_one else None
+        self._tables: list[tuple[Container, Value]] = []
+        self._made: list[Value | None] = []
+        for ref in engine.evaluate(table, scope).of(Container) if table is not None else ():
+            slots = {name: engine.run.read(ref, name) for name in ref.looked_into() if name[0] == "["}
+            stood = [one for one in slots.values() if one is not None and not is_zero(one)]
+            if "[]" in slots and stood and not any(one.refs for one in stood):
+                self._tables.append((ref, engine.together(stood).plain()))
+
+    def begin(self) -> None:
+        """A round begins with an element that no other round has written."""
+        run = self._engine.run
+        for ref, stood in self._tables:
+            for name in [name for name in ref.looked_into() if name[0] == "["]:
+                run.store.set(ref, name, None)
+            run.store.set(ref, "[]", stood)
+            run.absent.append(((ref, "[]"), len(run.store.pieces)))
 
     def note(self, item: Value) -> None:
         """A round is at its end that began with an element."""
+        run = self._engine.run
+        del run.absent[len(run.absent) - len(self._tables) :]
+        self._made = [run.read(ref, "[]") for ref, _ in self._tables]
         owner = self._engine.names.owner(self._name, self._scope) if self._name and not item.refs else None
         now = self._engine.run.read(owner, self._name) if owner is not None else None
         if now is not None and not now.refs and now.place != item.place:
@@ -37,11 +60,32 @@ class Changed:
     def write(self, value: Value) -> None:
         """The loop is at its end: its elements are what the rounds made of them."""
         run = self._engine.run
+        for (ref, _), made_of in zip(self._tables, self._made, strict=False):
+            run.store.set(ref, "[]", None if made_of is None else made_of.plain())
         for ref in value.of(Container) if self._found else ():
             for slot, inner in list(ref.looked_into().items()):
                 made = [now for item, now in self._found if item.place == inner.place]
                 if slot[0] == "[" and not inner.refs and made:
                     run.store.set(ref, slot, made[-1].plain())
+
+
+@lru_cache(maxsize=512)
+def _rewritten(stmt: ast.For | ast.AsyncFor) -> ast.expr | None:
+    """The table whose keys a loop goes over, where it writes to it under its own key alone."""
+    table, target = stmt.iter, stmt.target
+    if isinstance(table, ast.Call) and getattr(table.func, "id", "") in ("list", "sorted", "tuple"):
+        table = table.args[0] if table.args else table
+    if isinstance(table, ast.Call) and getattr(table.func, "attr", "") in ("keys", "items"):
+        target = target.elts[0] if isinstance(target, ast.Tuple) else target
+        table = getattr(table.func, "value", table)
+    written = {
+        ast.unparse(one.slice)
+        for part in stmt.body
+        for one in ast.walk(part)
+        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store)
+        if ast.dump(one.value) == ast.dump(table)
+    }
+    return table if written == {ast.unparse(target)} else None
 
 
 @lru_cache(maxsize=512)

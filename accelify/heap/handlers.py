@@ -11,7 +11,7 @@ from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of
 from accelify.heap.counts import WORLDS, is_of_launcher
 from accelify.heap.run import Event, Run
-from accelify.heap.values import Class, Flow, Guard, Instance, Library, Ref, constant
+from accelify.heap.values import OF_SOME, Class, Flow, Guard, Instance, Library, Ref, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -46,6 +46,7 @@ def left_alone(run: Run, stmt: ast.Try, met: int) -> None:
         met: how many events there were before it.
     """
     _left_by_main(run, stmt, met)
+    _left_by_raise(run, stmt, met)
     handler = next((one for one in stmt.handlers if not _ends(one) and parting(run, one, met)), None)
     if handler is not None:
         text = "one process gets over its error, and goes on without what the others wait in"
@@ -71,6 +72,31 @@ def _left_by_main(run: Run, stmt: ast.Try, met: int) -> None:
             text = f"the main process goes on in the handler ({stmt.handlers[0].lineno}) where its `{name}` fails"
             guard = Guard("divergent", run.reason(alone.node, text))
             run.events[number] = replace(event, guards=(*event.guards, guard))
+
+
+def _left_by_raise(run: Run, stmt: ast.Try, met: int) -> None:
+    """An error that one process alone raises, and a handler gets over: the others wait in the next meeting."""
+    caught = next((one for one in stmt.handlers if _catches_all(one)), None)
+    if caught is None or _ends(caught) or not run.checks:
+        return
+    around, loops = len(run.guards), len(run.loops)
+    inner = [one for part in stmt.body for one in ast.walk(part) if isinstance(one, ast.Try) and one.handlers]
+    for begin, event in enumerate(run.events[met:], met):
+        guard = next((one for one in event.guards[around:] if one.kind in OF_SOME), None)
+        if event.kind != "raise" or guard is None:
+            continue
+        if any(event.node in ast.walk(part) for one in inner for part in one.body):
+            continue
+        rounds = {loop.number for loop in event.loops[loops:]}
+        for number, other in enumerate(run.events[met:], met):
+            again = rounds & {loop.number for loop in other.loops}
+            if other.kind in _MEETING and (again or number > begin):
+                left = Guard("divergent", guard.why)
+                run.events[number] = replace(other, guards=(*other.guards, left))
+
+
+def _catches_all(handler: ast.ExceptHandler) -> bool:
+    return getattr(handler.type, "id", "") in ("Exception", "BaseException") or handler.type is None
 
 
 def of_some(run: Run, stmt: ast.Try, met: int) -> Guard | None:

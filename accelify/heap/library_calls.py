@@ -366,8 +366,13 @@ class LibraryCalls:
         if row.effect == "random.seed":
             result = self.transfers.random.seeded(row, result, args, node, receiver)
         if row.effect == "file.read" and row.name.rpartition(".")[2] in QUESTIONS:
-            there = is_found(self.run, self._paths(row, args, keywords, shift), node)
-            result = constant(True) if there else replace(result, type=FOUND_FLAG)
+            paths = self._paths(row, args, keywords, shift)
+            result = replace(result, type=FOUND_FLAG)
+            if is_found(self.run, paths, node):
+                result = constant(True)
+            elif self.run.checks and any(array_of(one).kind is Kind.CLOCK for one in paths):
+                # Of a name by the clock there is what this process has made in this run, and nothing in all others.
+                result = Value(type=FOUND_FLAG)
         self.state.note(row, args[0] if receiver else None, args[shift:], keywords, node)
         self.state.keep(row, args[shift:], result)
         if row.effect == "tracker.start" and self.run.checks:

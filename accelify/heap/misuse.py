@@ -22,6 +22,7 @@ from accelify.heap.run import Run
 from accelify.heap.values import (
     BATCH,
     SPAWNED,
+    UNSET,
     Class,
     Container,
     Guard,
@@ -58,12 +59,12 @@ _SCALING = "apex.amp.scale_loss"
 _SPLITTING = frozenset(
     {"torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel"}
 )
-_LOADED = "`torch.load` puts what was on a GPU on the same GPU for every process"
+_LOADED = "`torch.load` puts what was on a GPU on the same GPU for every process; pass map_location"
 # What puts something into a list.
 _FILLING = frozenset({"append", "extend"})
 # The mark of a model in FSDP's first wrapper, whose weights the processes put together for `state_dict`.
 SHARDED = "#sharded"
-_PLACES = ("device", "map_location")
+_PLACES = ("device", "device_id", "gpu", "gpu_id", "map_location")
 # The text of a device with its number.
 _INDEXED = re.compile(r"(?:cuda|xpu|npu):\d+")
 _DEVICE_CALLS = frozenset({"torch.device", "torch.cuda.set_device", "torch.cuda.device"})
@@ -101,7 +102,7 @@ def of_launch(run: Run, name: str, node: ast.AST) -> None:
     """
     for event in [one for one in run.events if one.module is run.module]:
         made = event.kind == "accelerator" and event.name == "Accelerator"
-        if made or (event.kind == "device" and event.detail not in ("chosen", "fixed")):
+        if made or (event.kind == "device" and event.detail.split(",")[0] not in ("chosen", "fixed")):
             taker = "Accelerator" if made else event.name
             text = f"`{taker}` takes a device before `{name}` copies the process, which then raises"
             way = "put it into the function that is launched"
@@ -218,7 +219,7 @@ def _of_device(
     text = run.module.text
     weights = run.checks or ("load_state_dict" in text and "accelerator" not in text)
     if weights and _loads_anywhere(run, name, args, keywords, node):
-        run.meet("misuse", node, f"{_LOADED}; pass map_location", detail="device")
+        run.meet("misuse", node, _LOADED, detail="device")
 
 
 def _loads_anywhere(
@@ -315,10 +316,19 @@ def _fixed(run: Run, values: Sequence[Value], node: ast.AST, name: str) -> None:
                 return
             at = node if "load" in name else where_named(run, node, const)
             text = f"`{run.segment(at)}` names one device for every process"
-            if run.accelerated or run.grouped or not run.checks:
-                run.meet("misuse", at, f"{text}; use {_own_device(run)}", detail="device")
+            if run.checks:
+                begun = run.accelerated or run.grouped
+                detail = "fixed, begun" if begun else "fixed"
+                run.meet("device", at, f"{text}; use {_own_device(run)}", detail=detail)
             else:
-                run.meet("device", at, text, detail="fixed")
+                run.meet("misuse", at, f"{text}; use {_own_device(run)}", detail="device")
+
+
+def of_replaced(run: Run, owner: Instance, name: str, value: Value, node: ast.AST) -> None:
+    """A device with a number that an object has from its class, and for which it gets another one."""
+    before = run.read(owner, name) if value.type in ("", "torch.device") and value.const is UNSET else None
+    if before is not None and before.type == "torch.device" and before.text != value.text:
+        run.meet("replaced", node, name, [Value(refs=(owner,))])
 
 
 def _own_device(run: Run) -> str:

@@ -19,6 +19,7 @@ from accelify.heap.containers import array_of
 from accelify.heap.counts import shape
 from accelify.heap.derived import is_wrapper
 from accelify.heap.fields import OTHERS, as_dictionary, shows_fields, whole_of
+from accelify.heap.misuse import of_replaced
 from accelify.heap.models import mark
 from accelify.heap.paths import named_in
 from accelify.heap.process_groups import LAUNCHED_WITH, of_mpi, rank
@@ -377,6 +378,8 @@ class Attributes:
                         of_attribute_set(self.run, target, name, node)
                 if isinstance(target, Instance) and target.kind == "module":
                     mark(self.run, value)
+                if self.run.checks and isinstance(target, Instance):
+                    of_replaced(self.run, target, name, value, node)
                 setter = self.method(target, f"{name}.setter") if isinstance(target, Instance) else None
                 if setter is not None:
                     self.engine.calls.call_function(setter, [Value(refs=(target,)), value], {}, node)

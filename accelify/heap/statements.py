@@ -461,9 +461,11 @@ class Statements:
 
     def _For(self, stmt: ast.For | ast.AsyncFor, scope: Ref) -> Flow:
         value = self.engine.evaluate(stmt.iter, scope)
-        over, left = self.engine.iteration.over(value, stmt.iter), Changed(self.engine, stmt, scope)
+        over = self.engine.iteration.over(value, stmt.iter)
+        left = Changed(self.engine, stmt, scope, one_by_one=bool(over.elements))
 
         def once(item: Value) -> Flow:
+            left.begin()
             self.bind(stmt.target, item, scope)
             flow = self.block(stmt.body, scope)
             left.note(item)

@@ -13,7 +13,7 @@ from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of, element, elements, open_up, put
 from accelify.heap.flags import FLAGS
 from accelify.heap.frozen import may_grow
-from accelify.heap.misuse import SAMPLERS
+from accelify.heap.misuse import SAMPLERS, without_devices
 from accelify.heap.models import MODEL
 from accelify.heap.moved import are_passed
 from accelify.heap.paths import file_of, is_path
@@ -149,7 +149,8 @@ class UnknownCalls:
     def _operands(self, args: Args, keywords: Keywords) -> list[Value]:
         """What a result is made of: a flag that says which process it is, under a name, says who shows it."""
         flags = FLAGS if self.run.checks else ()
-        return [*args, *(value for value in keywords.values() if value.type not in flags)]
+        given = without_devices(keywords).values()
+        return [*args, *(value for value in given if value.type not in flags)]
 
     def _writes(self, name: str, of: str, args: Args, keywords: Keywords, node: ast.AST) -> None:
         """What a function of an unknown module, or a method of one of its objects, does by its name and by the names of

@@ -163,6 +163,8 @@ class Knowledge:
             return replace(row, returns=parent) if row.returns == "self" else row
         if row := self._of_class(parent, last) or self._starred(parent, last):
             return row
+        if last[:1].islower() and self._exact(f"{name}.*"):
+            return None  # a module, and no function of the one around it
         while parent:
             row = self._exact(f"{parent}.*")
             if row is not None and row.transfer == "new":

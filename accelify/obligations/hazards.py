@@ -15,13 +15,13 @@ from accelify.heap.accelerator import AGAIN
 from accelify.heap.models import ALONE
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
-from accelify.heap.values import ModuleRef
+from accelify.heap.values import Instance, ModuleRef
 from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.past_wrappers import is_without_gradients
 from accelify.obligations.polled_files import polled
-from accelify.obligations.runs import of_its_run
+from accelify.obligations.runs import is_of_one_process, of_its_run
 from accelify.obligations.sinks import SHOWING, made, places, word_of
 
 # Modes that empty a file as it is opened.
@@ -116,12 +116,13 @@ def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     first = max((n for n in entries if n < number), default=0)
     # What another function does that nobody calls is no part of its run.
     around = events[first : min((n for n in entries if n > number), default=None)]
-    if event.detail == "fixed":
+    if event.detail.startswith("fixed"):
         # In the run of one process that a condition stands for, there is no other device.
-        begun = {other.name for other in around} & {"Accelerator", "init_process_group"}
-        if begun and not (_is_chosen(event) or _is_of_main(event) or _is_replaced(event)):
-            way = "pass map_location" if "load`" in event.name else "use the one of its local rank"
-            yield made(event, "device", Status.NAMED, f"{event.name}; {way}")
+        begins = {other.name for other in around} & {"Accelerator", "init_process_group"}
+        alone = not begins or _is_chosen(event) or _is_of_main(event) or _is_named_again(event)
+        replaced = _is_replaced(event, events) or is_of_one_process(event, around)
+        if not ((alone and event.detail == "fixed") or replaced):
+            yield made(event, "device", Status.NAMED, event.name)
         return
     if any(other.name == "Accelerator" for other in events):
         selects = next((other for other in around if other.name == "Accelerator"), None)
@@ -141,7 +142,20 @@ def _on_first(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield made(event, "device", Status.NAMED, text, why)
 
 
-def _is_replaced(event: Event) -> bool:
+def _is_replaced(event: Event, events: Sequence[Event]) -> bool:
+    """Whether an object has it from its class, and gets another one for it."""
+    return any(
+        isinstance(one, ast.Assign)
+        and one.value is event.node
+        and getattr(one.targets[0], "attr", "") == other.name
+        for other in events
+        if other.kind == "replaced" and not any(guard.parts_ranks for guard in other.guards)
+        for ref in other.shown[0].refs
+        for one in ast.walk(ref.cls.node if isinstance(ref, Instance) and ref.cls else ast.Pass())
+    )
+
+
+def _is_named_again(event: Event) -> bool:
     """Whether what is made there gets a name that another value gets under a condition below."""
     tree = event.module.tree
     assigned = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)] if tree is not None else []

@@ -35,6 +35,38 @@ def has_accelerator(event: Event, events: Sequence[Event]) -> bool:
     return made and any(other.name == "Accelerator" for other in of_its_run(event, events))
 
 
+def is_of_one_process(event: Event, events: Sequence[Event]) -> bool:
+    """Whether an event is of a call that trains in one process, on the first device: the script gives the number 0 to
+    a function that others can give the number of their process, and that joins them under a condition alone."""
+    trees = {one.module.path: one.module.tree for one in events}
+    for joins in [one for one in events if one.kind == "joins" and one.name == "init_process_group"]:
+        path, line, chosen = joins.module.path, joins.line, False
+        for call in joins.via:
+            inner, outer = trees.get(path), trees.get(call[0])
+            chosen = chosen or (inner is not None and _is_under_condition(inner, line))
+            if chosen and call in event.via and outer is not None and _gives_zero(outer, call[1]):
+                return True
+            path, line = call
+    return False
+
+
+def _is_under_condition(tree: ast.Module, line: int) -> bool:
+    """Whether a line of a function stands under a condition in it."""
+    return any(
+        isinstance(choice, ast.If) and choice.lineno <= line <= (choice.end_lineno or 0)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for choice in ast.walk(function)
+    )
+
+
+def _gives_zero(tree: ast.Module, line: int) -> bool:
+    """Whether a call on a line has the number 0 as an argument."""
+    calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and one.lineno == line]
+    given = [value for one in calls for value in [*one.args, *(word.value for word in one.keywords)]]
+    return any(isinstance(one, ast.Constant) and type(one.value) is int and one.value == 0 for one in given)
+
+
 def is_within_step(event: Event, events: Sequence[Event]) -> bool:
     """Whether an event is a part of the step of an optimizer of the script's class, which the same processes take."""
     parting = [guard for guard in event.guards if guard.parts_ranks]

@@ -75,6 +75,13 @@ def test_a_pattern_of_classes_says_nothing_of_their_methods() -> None:
     assert knowledge.row("lab.Net.frobnicate") is None
 
 
+def test_a_module_with_a_pattern_of_its_own_is_no_function() -> None:
+    knowledge = Knowledge({"lab.*": "pure", "lab.nets.*": "linear"})
+    assert transfer(knowledge, "lab.nets") is None
+    assert transfer(knowledge, "lab.nets.small") == "linear"
+    assert transfer(knowledge, "lab.f") == "pure"
+
+
 def test_methods_through_bases() -> None:
     knowledge = Knowledge(
         {

@@ -144,3 +144,33 @@ for x, y in loader:
 def test_a_return_where_a_file_is_there_leaves_what_ranks_meet_in(leaves, rest, asks, codes, tmp_path):
     text = "import os\n" + ASKING.format(leaves=leaves, rest=rest, asks=asks)
     assert [code for code, _ in named(text, tmp_path, head="accelerate")] == codes
+
+
+@pytest.mark.parametrize(
+    ("condition", "handled", "is_right"),
+    [
+        ("dist.get_rank() == 0 and ", "print(error)", False),
+        ("dist.get_rank() == 0 and ", "raise", True),
+        ("", "print(error)", True),
+    ],
+)
+def test_an_error_that_one_process_raises_and_gets_over(condition, handled, is_right, tmp_path):
+    text = f"""
+    dist.init_process_group("gloo")
+    sampler = DistributedSampler(data, shuffle=False)
+    model = DDP(torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    try:
+        for x, y in DataLoader(data, sampler=sampler):
+            loss = F.mse_loss(model(x), y)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            seen = loss.detach().clone()
+            dist.all_reduce(seen)
+            if {condition}torch.isnan(seen):
+                raise ValueError("the loss is no number")
+    except Exception as error:
+        {handled}
+    """
+    assert ("ACC704" not in dict(named(text, tmp_path))) == is_right

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 
-from tests.proving.several_programs import findings, named
+from tests.proving.several_programs import GROUP, findings, named
 
 TEXT = """
 import os, tempfile, uuid
@@ -84,3 +86,23 @@ def test_what_a_copy_of_a_library_does_by_itself(name, begin, expected, tmp_path
     text = f"from {name} import make\naccelerator = Accelerator()\nmake(4)\naccelerator.wait_for_everyone()\n"
     found = findings(text, tmp_path, "accelerate")
     assert [one.line for one in found if one.path.endswith("made.py")] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "is_right"), [("time.strftime('%H%M%S')", True), ("str(dist.get_rank())", False)]
+)
+def test_what_is_there_under_a_name_by_the_clock(name, is_right, tmp_path):
+    """Each process has made it itself, in this run."""
+    text = f"""
+    import time
+    from pathlib import Path
+
+    folder = Path("runs") / {name}
+    begin = 0
+    if folder.exists():
+        begin = 1
+    for epoch in range(begin, 3):
+        dist.barrier()
+    """
+    found = named(GROUP + dedent(text), tmp_path)
+    assert (("ACC704", "dist.barrier()") not in found) == is_right

@@ -133,3 +133,30 @@ def test_parts_by_no_number(key, drawn, tmp_path):
     text = GROUP + NET + LOOP
     text += f"mean = torch.{'rand' if drawn else 'ones'}(4).mean()\nif dist.get_rank() == 0:\n    print(mean[{key}])\n"
     assert named(text, tmp_path) == ([("ACC701", f"print(mean[{key}])")] if drawn else [])
+
+
+@pytest.mark.parametrize(
+    ("over", "key"), [("sums", "name"), ("sums.keys()", "name"), ("sums.items()", "name, _")]
+)
+@pytest.mark.parametrize(
+    ("count", "is_right"), [("seen * dist.get_world_size()", True), ("seen", False), ("seen * 2", False)]
+)
+def test_each_element_of_a_table_is_put_together(count, is_right, over, key, tmp_path):
+    """What a round writes to the element of its key, no other one reads."""
+    text = f"""
+    from collections import defaultdict
+
+    sums, seen = defaultdict(float), 0
+    with torch.no_grad():
+        for x, y in loader:
+            for name, value in {{"loss": F.mse_loss(model(x), y).item()}}.items():
+                sums[name] += value * x.size(0)
+            seen += x.size(0)
+    for {key} in {over}:
+        total = torch.tensor(sums[name])
+        dist.all_reduce(total)
+        sums[name] = (total / ({count})).item()
+    if dist.get_rank() == 0:
+        print(dict(sums))
+    """
+    assert ("ACC701" not in dict(named(GROUP + NET + LOOP + dedent(text), tmp_path))) == is_right

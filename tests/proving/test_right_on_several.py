@@ -694,3 +694,90 @@ def test_what_is_sampled_from_noise_of_each_process_s_seed(shown, codes, tmp_pat
         {shown}
     """
     assert [code for code, _ in named(text, tmp_path, "accelerate")] == codes
+
+
+@pytest.mark.parametrize(
+    ("change", "is_right"),
+    [
+        ("config.device = torch.device(f'cuda:{os.environ[\"LOCAL_RANK\"]}')", True),
+        ("config.device = torch.device('cuda:0')", False),
+        ("config.other = torch.device(f'cuda:{os.environ[\"LOCAL_RANK\"]}')", False),
+    ],
+)
+@pytest.mark.parametrize("joins", [0, 1])
+def test_a_device_that_an_object_gets_in_place_of_the_one_of_its_class(joins, change, is_right, tmp_path):
+    begin = "dist.init_process_group('nccl')\ntorch.cuda.set_device(int(os.environ['LOCAL_RANK']))\n"
+    text = f"""
+class Config:
+    def __init__(self):
+        self.device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+        self.other = None
+
+
+{begin * joins}config = Config()
+{begin * (not joins)}{change}
+model = DDP(torch.nn.Linear(4, 1).to(config.device))
+"""
+    found = named(text, tmp_path)
+    assert any("torch.cuda.is_available()" in line for _, line in found) != is_right
+
+
+@pytest.mark.parametrize(
+    ("call", "condition", "is_right"),
+    [
+        ("work(0, args)", "if args.ddp", True),
+        ("work(1, args)", "if args.ddp", False),
+        ("work(0, args)", "for _ in [0]", False),
+    ],
+)
+def test_a_run_in_one_process_of_what_others_start(call, condition, is_right, tmp_path):
+    text = f"""
+    import argparse
+
+
+    def join(args):
+        dist.init_process_group("nccl", rank=args.rank, world_size=args.size)
+
+
+    def work(gpu, args):
+        {condition}:
+            join(args)
+        torch.cuda.set_device(gpu)
+        model = torch.nn.Linear(4, 1).cuda(gpu)
+        if args.ddp:
+            model = DDP(model, device_ids=[gpu])
+        opt = torch.optim.SGD(model.parameters(), 0.1)
+        opt.zero_grad()
+        model(data[:4][0].cuda(gpu)).sum().backward()
+        opt.step()
+
+
+    def main(args):
+        {call}
+
+
+    if __name__ == "__main__":
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--ddp", action="store_true")
+        main(parser.parse_args())
+    """
+    assert ("ACC714" in dict(named(text, tmp_path))) != is_right
+
+
+@pytest.mark.parametrize(("word", "is_right"), [("gpu_id", True), ("device", True), ("part", False)])
+def test_where_an_object_that_is_not_known_is_to_lie(word, is_right, tmp_path):
+    text = f"""
+    import sys
+
+    dist.init_process_group("nccl")
+    model = DDP(torch.nn.Linear(4, 1).cuda())
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    rows = eval(sys.argv[1])(["a.pt", "b.pt"], {word}=int(os.environ["LOCAL_RANK"]))
+    for x in DataLoader(rows, sampler=DistributedSampler(rows, shuffle=False)):
+        out = model(x)
+        dist.all_reduce(out.detach().sum())
+        opt.zero_grad()
+        out.sum().backward()
+        opt.step()
+    """
+    assert ("ACC704" not in dict(named(text, tmp_path))) == is_right

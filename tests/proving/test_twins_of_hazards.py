@@ -500,3 +500,28 @@ def test_what_to_do_about_a_method_of_a_wrapped_model(call, is_of_loss, tmp_path
     )
     (found,) = (one.message for one in findings(text, tmp_path, "accelerate") if one.code == "ACC715")
     assert ("let the model's forward call it" in found) == is_of_loss
+
+
+@pytest.mark.parametrize(
+    ("write", "read"),
+    [
+        ("save_pretrained('out')", "UNet2DConditionModel.from_pretrained('out')"),
+        ("save_attn_procs('out')", "made.load_attn_procs('out')"),
+        ("save_lora_adapter('out')", "made.load_lora_weights('out')"),
+    ],
+)
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_the_main_process_has_written_of_a_model(waits, write, read, tmp_path):
+    text = f"""
+    from diffusers import DiffusionPipeline, UNet2DConditionModel
+
+    accelerator = Accelerator()
+    model = UNet2DConditionModel.from_pretrained("some/model")
+    model = accelerator.prepare(model)
+    if accelerator.is_main_process:
+        accelerator.unwrap_model(model).{write}
+    {"accelerator.wait_for_everyone()" if waits else ""}
+    made = DiffusionPipeline.from_pretrained("some/model")
+    {read}
+    """
+    assert ("ACC709" not in dict(named(text, tmp_path, "accelerate"))) == waits
