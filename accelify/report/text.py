@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from accelify.findings import Finding, Severity
 from accelify.report.style import counted, duration, styled, wrapped
-from accelify.report.written import Written
 
 if TYPE_CHECKING:
     from accelify.conversion import Conversion
+    from accelify.report.written import Written
 
 _STATUS_STYLE = {
     "converted": "bold green",
@@ -56,7 +56,11 @@ def summary(
         written: the files were written, and not only shown.
         width: of the terminal, 0 where lines stay as long as they are.
     """
-    places = places or Written(conversions, {})
+    if places is None:
+        # `check` prints its findings without it, and starts without the engine.
+        from accelify.report.written import Written
+
+        places = Written(conversions, {})
     parts: list[str] = []
     for conversion in conversions:
         parts += _one_script(conversion, colour, places, reasons, written)
