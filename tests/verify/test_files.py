@@ -324,6 +324,30 @@ def test_what_the_original_does_not_repeat_is_not_compared(
     assert hold("a.json", save_json, {"id": 1}, {"id": 2}, repeats=again).verdict is Verdict.DIFFERENT
 
 
+def test_rounding_carries_arrays_as_far_as_in_a_disturbed_run(
+    hold: Callable[..., Check], tmp_path: Path
+) -> None:
+    """As far as Adam carries a weight whose gradient is nothing but rounding, and no further."""
+
+    def saved(noise: float, weight: float = 2.0) -> dict[str, Any]:
+        return {"bias": torch.tensor([noise, weight]), "epochs": [torch.tensor([weight])]}
+
+    def changed(name: str, value: Any) -> Run:
+        torch.save(value, tmp_path / name)
+        return run(Change("/w/a.pt", tmp_path / name))
+
+    control = changed("disturbed.pt", saved(-5e-3))
+    noisy = hold("a.pt", lambda path, value: torch.save(value, path), saved(5e-3), saved(-8e-3))
+    assert noisy.verdict is Verdict.DIFFERENT
+    for other, expected in [
+        (saved(-8e-3), Verdict.ROUNDING),
+        (saved(-0.5), Verdict.DIFFERENT),
+        (saved(5e-3, 3.0), Verdict.DIFFERENT),
+    ]:
+        check = hold("a.pt", lambda path, value: torch.save(value, path), saved(5e-3), other, control=control)
+        assert check.verdict is expected
+
+
 def test_figures_of_a_share_are_excused_and_no_others(hold: Callable[..., Check]) -> None:
     lines = "0.5 1\n0.25 2\n"
     known = {(0.5, 0.75): SHARE, (0.25, 0.375): NOT_CHECKED}

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from accelify.verify.compare.numbers import Match
+from accelify.verify.compare.numbers import CONTROL, CONTROL_LIMIT, Match
 
 BFLOAT16 = "bf2"
 """Stands for a type that NumPy does not have."""
@@ -59,11 +59,21 @@ class ArrayDifference:
     b: float | None = None
 
 
-def compare_arrays(a: Array, b: Array, tolerance: float, exact: bool) -> ArrayDifference:
+def compare_arrays(
+    a: Array, b: Array, tolerance: float, exact: bool, disturbed: Array | None = None
+) -> ArrayDifference:
     """Compare one array with another.
 
     Floating point may differ by `tolerance` of the element and of the largest element of the array, whose rounding the
     small ones carry. Everything else is exact.
+
+    Args:
+        a: the original's.
+        b: the other one.
+        tolerance: relative difference that rounding explains.
+        exact: nothing is put down to rounding.
+        disturbed: the array in a run of the original whose gradients were disturbed as by rounding. What Adam makes of
+            a gradient that is nothing but rounding, as that of the bias of attention's keys, goes as far apart there.
     """
     if a.shape != b.shape:
         return ArrayDifference(
@@ -88,6 +98,10 @@ def compare_arrays(a: Array, b: Array, tolerance: float, exact: bool) -> ArrayDi
         finite = numpy.abs(x[numpy.isfinite(x)])
         largest = float(finite.max()) if finite.size else 0.0
         allowed = tolerance * numpy.maximum(numpy.abs(x), largest) if a.kind in "fc" and not exact else 0.0
+        if a.kind in "fc" and not exact and disturbed is not None and disturbed.shape == a.shape:
+            z = disturbed.values()
+            moved = 0.0 if z is None else float(numpy.abs(x - z.reshape(-1).astype(wide)).max(initial=0.0))
+            allowed = numpy.maximum(allowed, min(CONTROL * moved, CONTROL_LIMIT * largest))
         beyond = apart > allowed
     if not beyond.any():
         return ArrayDifference(Match.ROUNDING if apart.any() else Match.SAME)

@@ -57,16 +57,19 @@ class Comparison:
     """Where one of them is the next one to the original's as far as it is shown."""
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
-    def hold(self, a: Any, b: Any, where: str = "") -> None:
-        """Compare `b` with the original's `a`, which is at `where` in the file."""
+    def hold(self, a: Any, b: Any, where: str = "", disturbed: Any = None) -> None:
+        """Compare `b` with the original's `a`, which is at `where` in the file.
+
+        `disturbed` is what is there in a run of the original whose gradients were disturbed as by rounding.
+        """
         if self.count >= MOST:
             return
         if isinstance(a, Array) or isinstance(b, Array):
-            self._arrays(a, b, where)
+            self._arrays(a, b, where, disturbed)
         elif isinstance(a, Mapping) and isinstance(b, Mapping):
-            self._mappings(a, b, where)
+            self._mappings(a, b, where, disturbed)
         elif isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-            self._lists(a, b, where)
+            self._lists(a, b, where, disturbed)
         elif isinstance(a, Text) and isinstance(b, Text):
             self._texts(a.content, b.content, where)
         elif isinstance(a, str) and isinstance(b, str):
@@ -84,11 +87,12 @@ class Comparison:
             self._note(where, f"is {_shown(b)} where the original has {_shown(a)}", (float(a), float(b)))
         self.match = max(self.match, match if match is not Match.DIFFERENT else Match.SAME)
 
-    def _arrays(self, a: Any, b: Any, where: str) -> None:
+    def _arrays(self, a: Any, b: Any, where: str, disturbed: Any) -> None:
         if not (isinstance(a, Array) and isinstance(b, Array)):
             self._note(where, f"is {_shown(b)} where the original has {_shown(a)}")
             return
-        found = compare_arrays(a, b, max(self.tolerance, self.drift), self.exact)
+        apart = disturbed if isinstance(disturbed, Array) else None
+        found = compare_arrays(a, b, max(self.tolerance, self.drift), self.exact, apart)
         if found.match is Match.DIFFERENT:
             pair = (
                 (found.a, found.b)
@@ -99,7 +103,7 @@ class Comparison:
         else:
             self.match = max(self.match, found.match)
 
-    def _mappings(self, a: Mapping[Any, Any], b: Mapping[Any, Any], where: str) -> None:
+    def _mappings(self, a: Mapping[Any, Any], b: Mapping[Any, Any], where: str, disturbed: Any) -> None:
         if (id(a), id(b)) in self._seen:
             return
         self._seen.add((id(a), id(b)))
@@ -120,16 +124,18 @@ class Comparison:
         counts = self.own_units and a.keys() >= _SCHEDULE
         for key in a:
             if key in b and not (counts and isinstance(a[key], int) and isinstance(b[key], int)):
-                self.hold(a[key], b[key], f"{where}.{key}" if where else str(key))
+                there = disturbed.get(key) if isinstance(disturbed, Mapping) else None
+                self.hold(a[key], b[key], f"{where}.{key}" if where else str(key), there)
 
-    def _lists(self, a: Sequence[Any], b: Sequence[Any], where: str) -> None:
+    def _lists(self, a: Sequence[Any], b: Sequence[Any], where: str, disturbed: Any) -> None:
         if (id(a), id(b)) in self._seen:
             return
         self._seen.add((id(a), id(b)))
         if len(a) != len(b):
             self._note(where, f"has {len(b)} entries where the original has {len(a)}")
+        same = isinstance(disturbed, (list, tuple)) and len(disturbed) == len(a)
         for number, (x, y) in enumerate(zip(a, b, strict=False)):
-            self.hold(x, y, f"{where}[{number}]")
+            self.hold(x, y, f"{where}[{number}]", disturbed[number] if same else None)
 
     def _texts(self, a: str, b: str, where: str) -> None:
         if a == b:

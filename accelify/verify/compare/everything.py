@@ -48,7 +48,7 @@ def compare(
         comparison.checks += figures.compare(original, other, lines, exact, repeats=repeats, base=base)
         comparison.checks += files.compare(
             original, other, lines, exact, tolerance=base,
-            repeats=repeats if control is None or control.failure else (original, control),
+            repeats=repeats, control=None if control is None or control.failure else control,
             excuse=figures.shares_shown(original, other, lines),
         )  # fmt: skip
         _place_files(comparison.checks, original, other, lines)

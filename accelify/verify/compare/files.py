@@ -66,6 +66,7 @@ def compare(
     exact: bool,
     *,
     repeats: tuple[Run, Run] | None = None,
+    control: Run | None = None,
     tolerance: float | None = None,
     excuse: Callable[[float, float], str] = lambda a, b: "",
 ) -> list[Check]:
@@ -74,8 +75,9 @@ def compare(
     Args:
         lines: not needed, a file is known by its path.
         exact: contents are the same to the bit, but for times that a format has a place for.
-        repeats: two runs of one script, the original's, or one of them disturbed as by rounding. A file in which they
-            differ is not compared.
+        repeats: two runs of one script, the original's. A file in which they differ is not compared.
+        control: the original with gradients disturbed as by rounding. As far as arrays go apart there, rounding carries
+            them; a file that differs in it otherwise is not compared.
         tolerance: relative difference that rounding explains at the end; from the precision and the steps when None.
         excuse: why a figure may differ from the original's, since inside a training loop the main process shows
             that of its share; empty where it may not. `figures.shares_shown` makes one.
@@ -84,12 +86,17 @@ def compare(
         tolerance = (tolerances(original) or [LOSS_TOLERANCE])[0] * (1 + GROWTH * len(original.losses))
     mine, theirs = ({change.path: change for change in changes(run)} for run in (original, other))
     unrepeated = _unrepeated(*repeats, exact, tolerance) if repeats else set()
+    disturbed: dict[str, Change] = {}
+    if control is not None:
+        unrepeated |= _unrepeated(original, control, exact, tolerance, disturbed=True)
+        disturbed = {_CHANGING.sub("#", change.path): change for change in changes(control)}
     checks = []
     for a, b in paired(mine, theirs):
         if a is None or b is None:
             verdict, sentence = _one_sided(a, b, other)
         else:
-            verdict, sentence = _contained(a, b, exact, tolerance, excuse, other.processes)
+            third = disturbed.get(_CHANGING.sub("#", a.path))
+            verdict, sentence = _contained(a, b, exact, tolerance, excuse, other.processes, third)
         path: str = (a or b).path
         if verdict is Verdict.DIFFERENT and _CHANGING.sub("#", path) in unrepeated:
             verdict, sentence = Verdict.NOT_COMPARABLE, UNREPEATED
@@ -136,6 +143,7 @@ def _contained(
     tolerance: float,
     excuse: Callable[[float, float], str],
     processes: int,
+    disturbed: Change | None = None,
 ) -> tuple[Verdict, str]:
     if a.kind != b.kind:
         return Verdict.DIFFERENT, f"this run {_does(b)}, the original {_does(a)}"
@@ -150,7 +158,7 @@ def _contained(
     if isinstance(x, Picture) or isinstance(y, Picture):
         return _pictures(x, y, exact)
     comparison = Comparison(tolerance, exact, excuse, 0.0 if exact else UPDATE_TOLERANCE, processes > 1)
-    comparison.hold(x, y)
+    comparison.hold(x, y, disturbed=_content(disturbed))
     comparison.finish()
     if comparison.match is Match.DIFFERENT:
         pair = comparison.pair
@@ -162,13 +170,26 @@ def _contained(
     return (Verdict.EQUAL if comparison.match is Match.SAME else Verdict.ROUNDING), ""
 
 
-def _unrepeated(first: Run, second: Run, exact: bool, tolerance: float) -> set[str]:
-    """Names, without what changes in them, of what two runs of one script do not leave alike."""
+def _content(change: Change | None) -> Any:
+    """What a file holds; None where that is not read."""
+    if change is None or change.kind != "file" or change.content is None:
+        return None
+    try:
+        return read(change.content, change.path)
+    except UnreadableError:
+        return None
+
+
+def _unrepeated(first: Run, second: Run, exact: bool, tolerance: float, disturbed: bool = False) -> set[str]:
+    """Names, without what changes in them, of what two runs of one script do not leave alike; where the second is
+    `disturbed`, arrays may be as far apart as rounding is taken to carry them."""
     mine, theirs = ({change.path: change for change in changes(run)} for run in (first, second))
     found = set()
     for a, b in paired(mine, theirs):
-        alike = a is not None and b is not None
-        verdict = _contained(a, b, exact, tolerance, lambda x, y: "", 1)[0] if alike else Verdict.DIFFERENT
+        verdict = Verdict.DIFFERENT
+        if a is not None and b is not None:
+            third = b if disturbed else None
+            verdict = _contained(a, b, exact, tolerance, lambda x, y: "", 1, third)[0]
         if verdict not in (Verdict.EQUAL, Verdict.ROUNDING):
             found.add(_CHANGING.sub("#", (a or b).path))
     return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from accelify.verify.compare.numbers import CONTROL, CONTROL_LIMIT
 from accelify.verify.compare.verdict import Check, Verdict, worst
 from accelify.verify.events import same, same_end
 from accelify.verify.runs import Run
@@ -18,10 +19,6 @@ GROWTH = 0.25
 """Share of that tolerance added with every optimizer step: each update carries the differences before it."""
 UPDATE_TOLERANCE = 2e-3
 """Distance of the weights at the end, as a share of how far the original has moved them, that rounding explains."""
-CONTROL = 10.0
-"""How many times what a disturbed run of the original shows is still put down to rounding."""
-CONTROL_LIMIT = 0.05
-"""The most that is put down to rounding: where a disturbed original goes beyond it, nothing can be compared."""
 _PRECISIONS = {"float16": 500.0, "bfloat16": 4000.0}
 
 EXPLANATIONS = {

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import zip_longest
 
+CONTROL = 10.0
+"""How many times what a disturbed run of the original shows is still put down to rounding."""
+CONTROL_LIMIT = 0.05
+"""The most that is put down to rounding: where a disturbed original goes beyond it, nothing can be compared."""
 LIKELY = 0.01
 """Share of the last digit shown that the tolerance must reach for a step of one digit to be called rounding."""
 _NUMBER = re.compile(
