@@ -17,6 +17,7 @@ from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance, ModuleRef
 from accelify.obligations.both_ways import is_on_both_ways
+from accelify.obligations.left_out import never_averaged
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.past_wrappers import is_without_gradients
@@ -53,6 +54,8 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _on_first(event, events)
     elif event.kind == "sees one":
         yield from _sees_one(event, events)
+    elif event.kind == "accumulate":
+        yield from never_averaged(event, events)
     elif event.kind == "polls":
         yield from polled(event, events)
 
