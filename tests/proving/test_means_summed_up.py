@@ -76,7 +76,8 @@ LISTED = """
 import numpy as np
 errors = []
 for x, y in loader:
-    errors.append(np.mean(np.abs(model(x).detach().numpy() - y.numpy())))
+    out = model(x).detach().numpy(){scaled}
+    errors.append(np.mean(np.abs(out - y.numpy())))
 value = torch.tensor(np.mean(np.array(errors)){rounded})
 dist.all_reduce(value)
 {after}
@@ -86,14 +87,16 @@ if dist.get_rank() == 0:
 
 
 @pytest.mark.parametrize(
-    ("rounded", "after", "is_right"),
+    ("scaled", "rounded", "after", "is_right"),
     [
-        (".round(3)", "pass", False),
-        (".round(decimals=3)", "pass", False),
-        (".round(3)", "value /= dist.get_world_size()", True),
-        (".round()", "pass", True),  # a number of its own
+        ("", ".round(3)", "pass", False),
+        ("", ".round(decimals=3)", "pass", False),
+        ("", ".round(3)", "value /= dist.get_world_size()", True),
+        ("", ".round()", "pass", True),  # a number of its own
+        (" / 255 / np.sqrt(y.numpy() + 1)", ".round(3)", "pass", False),
+        (" / int(os.environ['GPUS']) / dist.get_world_size()", "", "pass", True),
     ],
 )
-def test_a_mean_of_means_with_so_many_digits(rounded, after, is_right, tmp_path):
-    found = named(GROUP + NET + LISTED.format(rounded=rounded, after=after), tmp_path)
-    assert found == [("ACC713", "dist.all_reduce(value)")] * (not is_right)
+def test_a_mean_of_means_with_so_many_digits(scaled, rounded, after, is_right, tmp_path):
+    text = GROUP + NET + LISTED.format(scaled=scaled, rounded=rounded, after=after)
+    assert named(text, tmp_path) == [("ACC713", "dist.all_reduce(value)")] * (not is_right)
