@@ -98,13 +98,7 @@ def _filter(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) 
 def _next(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     if not args:
         return None
-    over = engine.iteration.over(args[0], node)
-    engine.run.depends()
-    if over.shared and not engine.run.in_shared_loop():
-        engine.run.meet("draw", node, "next", [over.item])
-    if over.shared and any(one.kind in ("main", "others") for one in engine.run.guards):
-        engine.run.meet("collective", node, engine.run.segment(node))
-    return over.item
+    return engine.iteration.drawn(args[0], node)
 
 
 def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

@@ -17,7 +17,7 @@ from accelify.heap.random_draws import DRAWS, SEEDED
 from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_ways
-from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation
+from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation, whole_of
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.left_groups import after_leaving
@@ -435,11 +435,18 @@ def _what(place: Placement) -> str:
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
-    if whole is not None and any(
-        array_of(value).needs == SEEDED or _is_of_other_loop(event, value.why) for value in event.shown[:1]
+    drawn = whole_of(event, events)
+    if drawn is not None or (
+        whole is not None
+        and any(
+            array_of(value).needs == SEEDED or _is_of_other_loop(event, value.why)
+            for value in event.shown[:1]
+        )
     ):
         # What each process draws besides, or has from another loader, makes no other samples of them.
-        one = replace(one, status=Status.NAMED, found="all processes train on the same samples", reason=whole)
+        one = replace(
+            one, status=Status.NAMED, found="all processes train on the same samples", reason=whole or drawn
+        )
     if "same samples" in one.found:
         yield one
         return

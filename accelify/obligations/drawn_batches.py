@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import Placement, is_figure
+from accelify.domains.placement import Kind, Placement, is_figure
 from accelify.domains.reasons import Reason
+from accelify.heap.containers import array_of
 from accelify.heap.run import Event
 
 # What a reason says of a sum over the rounds of a loop.
@@ -53,6 +54,27 @@ def is_added_up_before(event: Event, why: Reason | None, events: Sequence[Event]
         return False  # it is of the batch of this round
     found = [loop for other in events for loop in other.loops if loop.place in places]
     return bool(found) and not any(loop.trains for loop in found)
+
+
+def whole_of(event: Event, events: Sequence[Event]) -> Reason | None:
+    """Why each process goes through all of a loader, of which a loop around an event draws what it trains with; None
+    where it does not, or what it trains with is not the same on all of them.
+
+    Args:
+        event: a backward.
+        events: all of the script.
+    """
+    if not event.shown or array_of(event.shown[0]).kind is not Kind.SAME:
+        return None
+    around = {loop.number for loop in event.loops}
+    return next(
+        (
+            other.shown[0].why
+            for other in events
+            if other.kind == "draw of whole" and other.loops[-1].number in around
+        ),
+        None,
+    )
 
 
 def _places(why: Reason | None) -> Iterator[tuple[str, int]]:
