@@ -20,6 +20,7 @@ from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.left_out import never_averaged
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.padded_shares import padded
 from accelify.obligations.past_wrappers import is_without_gradients
 from accelify.obligations.polled_files import polled
 from accelify.obligations.runs import is_of_one_process, of_its_run
@@ -55,6 +56,8 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _on_first(event, events)
     elif event.kind == "sees one":
         yield from _sees_one(event, events)
+    elif event.kind == "gathers":
+        yield from padded(event, events)
     elif event.kind == "accumulate":
         yield from never_averaged(event, events)
     elif event.kind == "polls":
