@@ -435,8 +435,8 @@ def _what(place: Placement) -> str:
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
     whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
-    drawn = whole_of(event, events)
-    if drawn is not None or (
+    batches = whole_of(event, events)
+    if batches is not None or (
         whole is not None
         and any(
             array_of(value).needs == SEEDED or _is_of_other_loop(event, value.why)
@@ -445,7 +445,7 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
     ):
         # What each process draws besides, or has from another loader, makes no other samples of them.
         one = replace(
-            one, status=Status.NAMED, found="all processes train on the same samples", reason=whole or drawn
+            one, status=Status.NAMED, found="all processes train on the same samples", reason=whole or batches
         )
     if "same samples" in one.found:
         yield one
