@@ -54,7 +54,6 @@ from accelify.heap.values import (
     Ref,
     Value,
     constant,
-    written_arguments,
 )
 
 if TYPE_CHECKING:
@@ -198,20 +197,6 @@ class Iteration:
         if wrapped is not None:
             return self.over(wrapped, node)
         return Iterable(Value(value.place, value.why), shared=False)
-
-    def drawn(self, value: Value, node: ast.AST) -> Value:
-        """What `next` gives of a value."""
-        over = self.over(value, node)
-        self.run.depends()
-        if over.shared and not self.run.in_shared_loop():
-            self.run.meet("draw", node, "next", [over.item])
-        if over.shared and any(one.kind in ("main", "others") for one in self.run.guards):
-            self.run.meet("collective", node, self.run.segment(node))
-        if over.whole is not None and self.run.checks and self.run.loops:
-            of = next(iter(written_arguments(node)), node)
-            text = over.whole.text.replace(self.run.segment(node), self.run.segment(of))
-            self.run.meet("draw of whole", node, "next", [Value(why=self.run.reason(node, text))])
-        return over.item
 
     def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
         """A loader: what one batch is to a rank."""
