@@ -30,6 +30,7 @@ from accelify.heap.containers import (
 from accelify.heap.copied_objects import of_copy
 from accelify.heap.counts import COUNTS, is_number, share_of
 from accelify.heap.dividing import divides
+from accelify.heap.drawn_batches import drawn
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
 from accelify.heap.moved import are_passed
 from accelify.heap.parameters import SPREAD
@@ -99,12 +100,11 @@ def _next(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
     if not args:
         return None
     over = engine.iteration.over(args[0], node)
-    engine.run.depends()
     if over.shared and not engine.run.in_shared_loop():
         engine.run.meet("draw", node, "next", [over.item])
     if over.shared and any(one.kind in ("main", "others") for one in engine.run.guards):
         engine.run.meet("collective", node, engine.run.segment(node))
-    return over.item
+    return drawn(engine.run, over, node)
 
 
 def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

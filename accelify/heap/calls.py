@@ -13,6 +13,7 @@ from accelify.heap.accelerator import accelerate_call, accelerator_method, is_ac
 from accelify.heap.appending import appended
 from accelify.heap.budgets import Budgets
 from accelify.heap.builtin_calls import BUILTINS, FACTORY, container_method
+from accelify.heap.configured import configured
 from accelify.heap.containers import array_of, element, empty
 from accelify.heap.derived import begun, library_base, made_by, of_library
 from accelify.heap.early_exits import take_back
@@ -206,6 +207,7 @@ class Calls:
             known = self.run.knowledge.canonical(ref.name)
             on_tpu.of_call(self.run, known, args, node)
             made = distributed_call(self.engine, known, args, keywords, node)
+            made = made or configured(self.engine, known, args, keywords, node)
             if made is not None:
                 return made
         special = BUILTINS.get(ref.name)

@@ -39,8 +39,7 @@ WRAPPERS = frozenset(
     f"torch.nn.parallel.{name}" for name in ("DistributedDataParallel", "distributed.DistributedDataParallel")
 )
 SAMPLERS = DISTRIBUTED
-# The place of its seed among its arguments.
-_SEED = 4
+_SEED = 4  # the place of its seed among its arguments
 # Functions that do by themselves what the Accelerator does, with the way out.
 _BESIDE = {
     "torch.nn.utils.clip_grad_norm_": "use accelerator.clip_grad_norm_, which takes the loss scale off first",
@@ -448,8 +447,12 @@ def of_folder(run: Run, name: str, folder: Value, node: ast.AST) -> None:
         run.meet("misuse", node, text, [folder], detail="path")
 
 
-def of_result(run: Run, name: str, keywords: Mapping[str, Value], node: ast.AST) -> None:
-    """The result of a collective of torch.distributed, which is None: it writes to what it gets."""
+def of_result(
+    run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> None:
+    """What a collective of torch.distributed gathers, and its result, which is None: it writes to what it gets."""
+    if "gather" in name:
+        run.meet("gathers", node, name, args)
     tree = run.module.tree
     if "async_op" in keywords or tree is None:
         return

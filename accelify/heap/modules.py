@@ -34,7 +34,7 @@ class Modules:
         self.engine = engine
         self.run = engine.run
         self.path = path
-        self._folder = path.resolve().parent if path is not None else Path()
+        self.folder = path.resolve().parent if path is not None else Path()
         self._read = read or text_of
         self._roots: list[Path] = []
         self._known: dict[Path, ModuleRef] = {}
@@ -160,7 +160,7 @@ class Modules:
         """A file, relative to the script's folder."""
         if self.path is None:
             return str(path)
-        return Path(os.path.relpath(path, self._folder)).as_posix()
+        return Path(os.path.relpath(path, self.folder)).as_posix()
 
     def imported(self, name: str, loaded: str) -> Value:
         """What `import name` binds."""
@@ -231,6 +231,10 @@ class Modules:
             return there[0] if len(there) == 1 else self.engine.together(there)
         return Value(refs=tuple(Library(f"{later.base}.{later.name}") for later in value.of(_Later)))
 
+    def named(self, base: str, name: str) -> Value:
+        """What a name of a module is, for one that a text names."""
+        return self.loaded(Value(refs=(_Later(base, name),)))
+
     def _found(self, later: _Later, asked: frozenset[tuple[str, str]]) -> Value | None:
         """What a name of a module is, None where the project has neither."""
         module = self._module(later.base)
@@ -294,7 +298,7 @@ class Modules:
                 found = module_file(parts, self._roots) or self._folder_of(name)
                 if found is not None and self.path is not None and found.resolve() == self.path.resolve():
                     # A script that imports a module of its own name means another file.
-                    found = module_file(parts, [one for one in self._roots if one != self._folder]) or found
+                    found = module_file(parts, [one for one in self._roots if one != self.folder]) or found
             self._places[name] = found.resolve() if found is not None else None
         return self._places[name]
 

@@ -94,10 +94,22 @@ def of_padding(run: Run, collates: Sequence[Value], node: ast.AST) -> None:
         node: where it is made.
     """
     texts = [text_of(ref) for value in collates for ref in value.of(Function)]
+    for value in collates if _speaks(run.module.text) else ():
+        if len(value.refs) == 1:  # of several an option chooses
+            texts += [
+                text for ref in value.of(Instance) for text in _made_by(run, ref.type.rpartition(".")[2])
+            ]
     if any(_PADS.search(text) and "max_length" not in text for text in texts):
         _meet(
             run, node, "has batches of many lengths, for each of which XLA compiles anew; pad them all to one"
         )
+
+
+def _made_by(run: Run, word: str) -> list[str]:
+    """The one call of the module that makes an object of a library's collator."""
+    calls = [one for one in ast.walk(run.module.tree or ast.Module([], [])) if isinstance(one, ast.Call)]
+    made = [one for one in calls if "Collator" in word and ast.unparse(one.func).rpartition(".")[2] == word]
+    return [ast.unparse(one) for one in made] if len(made) == 1 else []
 
 
 def of_index(run: Run, base: Value, at: ast.expr, node: ast.AST) -> None:

@@ -20,6 +20,8 @@ from accelify.heap.values import Instance, Value, constant
 NUMBER = "#number of an option"
 # A default that is a path, and no word by which a script chooses a module, a key or an attribute.
 _PATH = re.compile(r"^(?!\w+://)[^*%{}\x01]*(/|\w\.[a-z]\w{1,4}$)[^*%{}\x01]*$")
+# A default that is one device for all processes.
+_DEVICE = re.compile(r"(?:cuda|xpu|npu):\d+")
 # Of a parser: the names of such options.
 _NAMES = "#options"
 
@@ -37,7 +39,9 @@ def added(run: Run, parser: Value, args: Sequence[Value], keywords: Mapping[str,
         value = Value(type=NUMBER)
     elif not array_of(default).is_same:
         value = default.plain()
-    elif isinstance(default.const, str) and _PATH.match(default.const):
+    elif isinstance(default.const, str) and (
+        _PATH.match(default.const) or (run.checks and _DEVICE.fullmatch(default.const))
+    ):
         value = Value(text=default.const)
     else:
         return

@@ -420,7 +420,7 @@ def _collective(
 ) -> Value:
     run = engine.run
     run.meet("collective", node, word)
-    misuse.of_result(run, word, keywords, node)
+    misuse.of_result(run, word, args, keywords, node)
     into, sent = _OVER_ALL[word]
     if len(args) <= max(into, sent):
         return NONE

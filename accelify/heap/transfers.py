@@ -103,6 +103,8 @@ _FROM_FIGURES = frozenset({"tensor", "array", "asarray", "FloatTensor"})
 _REDUCTIONS = frozenset({"sum", "mean", "max", "min", "any", "all", "count"})
 _REDUCING = frozenset({"reduction", "size_average", "reduce"})
 _LINEAR = frozenset({"linear", "reshaped", "turned"})
+# What gives nearly the same, where it rounds to so many digits.
+_TO_DIGITS = frozenset({"round", "around"})
 # What chooses by which is larger.
 _BY_VALUE = frozenset("where clamp clip minimum maximum gt lt ge le greater less masked_fill".split())
 # What mixes the elements along an axis, and is not linear in them.
@@ -187,7 +189,7 @@ class Transfers:
         places = [array_of(value) for value in operands]
         if _word(row) == "where" and len(operands) == 1 and places[0].rows:
             return self.run.made(node, function(places), *operands, type_=POSITIONS)
-        linearly = row.transfer in _LINEAR
+        linearly = row.transfer in _LINEAR or (_word(row) in _TO_DIGITS and len(operands) > 1)
         rowwise = (
             linearly
             or row.transfer == "rows"

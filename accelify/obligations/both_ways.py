@@ -39,10 +39,32 @@ def is_on_both_ways(event: Event, events: Sequence[Event]) -> bool:
     if event.kind not in _MEETING or way.kind not in _WAYS:
         return False
     one, other = (list(_meetings(events, way, kind)) for kind in _WAYS)
-    if are_crossed(one, other):
-        return False
-    first, second = ([_what(each) for each in part] for part in (one, other))
-    return first == second
+    # Of several conditions by one flag, each is by itself.
+    around = ({id(part) for part in ast.walk(choice)} for choice in _choices_around(event))
+    both = [
+        (one, other),
+        *(
+            ([e for e in one if id(e.node) in part], [e for e in other if id(e.node) in part])
+            for part in around
+        ),
+    ]
+    return any(map(_are_alike, both))
+
+
+def _are_alike(ways: tuple[Sequence[Event], Sequence[Event]]) -> bool:
+    """Whether two ways meet for the same, in the same order."""
+    first, second = ([_what(each) for each in part] for part in ways)
+    return first == second and not are_crossed(*ways)
+
+
+def _choices_around(event: Event) -> list[ast.If]:
+    """The conditions with two ways that an event stands on one of, in its function or module."""
+    tree = event.module.tree or ast.Module([], [])
+    return [
+        one
+        for one in ast.walk(tree)
+        if isinstance(one, ast.If) and one.orelse and event.node in ast.walk(one)
+    ]
 
 
 def are_crossed(one: Sequence[Event], other: Sequence[Event]) -> bool:

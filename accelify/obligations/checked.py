@@ -13,11 +13,11 @@ from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.engines import SAVES_ALONE
-from accelify.heap.random_draws import DRAWS, SEEDED
+from accelify.heap.random_draws import DRAWS
 from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_ways
-from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation
+from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation, whole_of
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.left_groups import after_leaving
@@ -434,11 +434,7 @@ def _what(place: Placement) -> str:
 
 
 def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Obligation]:
-    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
-    if whole is not None and any(
-        array_of(value).needs == SEEDED or _is_of_other_loop(event, value.why) for value in event.shown[:1]
-    ):
-        # What each process draws besides, or has from another loader, makes no other samples of them.
+    if (whole := whole_of(event, events)) is not None:
         one = replace(one, status=Status.NAMED, found="all processes train on the same samples", reason=whole)
     if "same samples" in one.found:
         yield one
@@ -461,13 +457,6 @@ def _loss(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator[Ob
         yield made(event, "beside", Status.NAMED, text)
         return
     yield made(event, "loss", Status.PROVED)
-
-
-def _is_of_other_loop(event: Event, why: Reason | None) -> bool:
-    """Whether a loss differs between the processes by what an object has from another loop's batches alone."""
-    origin = why.origin() if why is not None else None
-    around = {loop.place for loop in event.loops}
-    return origin is not None and origin.text.startswith(_BATCH) and (origin.path, origin.line) not in around
 
 
 def _drawn_before_shared(event: Event) -> Reason | None:

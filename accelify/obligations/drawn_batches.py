@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from accelify.domains.placement import Placement, is_figure
+from accelify.domains.placement import Kind, Placement, is_figure
 from accelify.domains.reasons import Reason
+from accelify.heap.containers import array_of
+from accelify.heap.random_draws import SEEDED
 from accelify.heap.run import Event
 
+# How one says that a batch is of one process.
+_BATCH = "this rank's batch of"
 # What a reason says of a sum over the rounds of a loop.
 ADDED = "` adds up over `"
 
@@ -53,6 +57,40 @@ def is_added_up_before(event: Event, why: Reason | None, events: Sequence[Event]
         return False  # it is of the batch of this round
     found = [loop for other in events for loop in other.loops if loop.place in places]
     return bool(found) and not any(loop.trains for loop in found)
+
+
+def whole_of(event: Event, events: Sequence[Event]) -> Reason | None:
+    """Why each process goes through all of a loader, in a loop around an event or by drawing what it trains with there;
+    None where it does not, or what it trains with differs by more than what it has besides.
+
+    Args:
+        event: a backward.
+        events: all of the script.
+    """
+    if not event.shown:
+        return None
+    value = event.shown[0]
+    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
+    if whole is not None and (array_of(value).needs == SEEDED or _is_of_other_loop(event, value.why)):
+        return whole  # what each process draws besides, or has from another loader, makes no other samples of them
+    if array_of(value).kind is not Kind.SAME:
+        return None
+    around = {loop.number for loop in event.loops}
+    return next(
+        (
+            other.shown[0].why
+            for other in events
+            if other.kind == "draw of whole" and other.loops[-1].number in around
+        ),
+        None,
+    )
+
+
+def _is_of_other_loop(event: Event, why: Reason | None) -> bool:
+    """Whether a loss differs between the processes by what an object has from another loop's batches alone."""
+    origin = why.origin() if why is not None else None
+    around = {loop.place for loop in event.loops}
+    return origin is not None and origin.text.startswith(_BATCH) and (origin.path, origin.line) not in around
 
 
 def _places(why: Reason | None) -> Iterator[tuple[str, int]]:

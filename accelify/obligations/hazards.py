@@ -17,8 +17,10 @@ from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance, ModuleRef
 from accelify.obligations.both_ways import is_on_both_ways
+from accelify.obligations.left_out import never_averaged
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.padded_shares import padded
 from accelify.obligations.past_wrappers import is_without_gradients
 from accelify.obligations.polled_files import polled
 from accelify.obligations.runs import is_of_one_process, of_its_run
@@ -29,6 +31,7 @@ _EMPTYING = ("w", "x")
 _WRITING = (*_EMPTYING, "a")
 # What may take a sum over the processes down to their mean.
 _SCALING = re.compile(r"[/*]|div|mul|mean|average|avg", re.IGNORECASE)
+_MEAN = re.compile(r"^[\w.]*mean\(|\.mean\([^()]*\)$")
 _MEETINGS = ("backward", "step", "collective")
 _WRITES = frozenset({"file.write", "file.append"})
 
@@ -53,6 +56,10 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _on_first(event, events)
     elif event.kind == "sees one":
         yield from _sees_one(event, events)
+    elif event.kind == "gathers":
+        yield from padded(event, events)
+    elif event.kind == "accumulate":
+        yield from never_averaged(event, events)
     elif event.kind == "polls":
         yield from polled(event, events)
 
@@ -246,10 +253,29 @@ def _summed_mean(why: Reason, of_round: bool) -> Reason | None:
     # `torch.tensor(total / count)` divides as often as what it is made of.
     texts = list(dict.fromkeys(step.text.strip("`") for step in before))
     parts = [one for one in texts if not any(one in other for other in texts if other is not one)]
-    scales = sum(one.count("/") for one in parts) > int(not of_round)
+    mean = next((n for n, one in enumerate(parts) if _MEAN.search(one)), len(parts))
+    divided = sum(one.count("/") for one in parts[:mean]) + sum(map(_by_number, parts[mean:]))
+    scales = divided > int(not of_round)
     scales = scales or (of_round and any("*" in step.text for step in before))
     scaled = scales or any(_SCALING.search(step.text) for step in later)
     return steps[number] if before and not scaled else None
+
+
+def _by_number(text: str) -> int:
+    """How often an expression of what a mean is taken of divides by what may be the number of processes: by one that
+    has a name, or that a function without arguments gives."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        return text.count("/")
+    found = [
+        one.right for one in ast.walk(tree) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Div)
+    ]
+    return sum(
+        isinstance(one, ast.Name | ast.Attribute | ast.Subscript)
+        or (isinstance(one, ast.Call) and not one.args)
+        for one in found
+    )
 
 
 def _called_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:

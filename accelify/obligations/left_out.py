@@ -1,4 +1,4 @@
-"""What a script leaves out, as all its events show: letting go of models, accumulating."""
+"""What a script leaves out, as all its events show: letting go of models, accumulating, averaging gradients."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from accelify.heap.run import Event
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.past_wrappers import is_averaged_by_hand
 from accelify.obligations.runs import of_its_run
 from accelify.obligations.sinks import made
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -81,3 +83,64 @@ def _is_each_so_many(event: Event) -> bool:
         and event.node in {part for stmt in one.body for part in ast.walk(stmt)}
         for one in (ast.walk(event.module.tree) if event.module.tree is not None else ())
     )
+
+
+def never_averaged(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """Gradients that stay each process's: every backward of the run stands under one `no_sync`, whatever its round."""
+    if event.kind != "accumulate" or not event.name.endswith("no_sync"):
+        return
+    block = _under(event)
+    together = of_its_run(event, events)
+    backward = [other for other in together if other.kind == "backward"]
+    if (
+        block is None
+        or not backward
+        or any(other.kind == "accumulate" and other.node is not event.node for other in together)
+    ):
+        return
+    if all(_is_within(other, event, block) for other in backward) and not any(
+        is_averaged_by_hand(other, events)
+        for other in [*backward, *(o for o in together if o.kind == "step")]
+    ):
+        text = (
+            f"every backward stands under `{event.name}`: the gradients are never averaged over the processes; leave "
+            "out the one before each step"
+        )
+        yield made(event, "prepared", Status.NAMED, text)
+
+
+def _under(event: Event) -> ast.With | ast.AsyncWith | None:
+    """The block that an event is the context of, in every round of the loop around it or in none."""
+    tree = event.module.tree or ast.Module([], [])
+    around = [one for one in ast.walk(tree) if event.node in set(ast.walk(one))]
+    block = next((one for one in around if isinstance(one, ast.With | ast.AsyncWith)), None)
+    block = (
+        block if block is not None and not any(event.node in set(ast.walk(s)) for s in block.body) else None
+    )
+    loops = [one for one in around if isinstance(one, _LOOPS)]
+    if block is None or not loops:
+        return None
+    inner = set(ast.walk(loops[-1]))
+    elsewhere = {
+        part
+        for one in ast.walk(tree)
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name != "__init__"
+        for part in ast.walk(one)
+    }
+    changed = {
+        ast.unparse(one)
+        for one in inner | elsewhere
+        if isinstance(getattr(one, "ctx", None), ast.Store)
+        and (isinstance(one, ast.Attribute) or (isinstance(one, ast.Name) and one in inner))
+    }
+    tests = [one.test for one in around if isinstance(one, ast.If | ast.IfExp) and one in inner]
+    parts = [part for test in tests for part in ast.walk(test)]
+    asked = {ast.unparse(part) for part in parts if isinstance(part, ast.Name | ast.Attribute)}
+    return None if changed & asked or any(isinstance(part, ast.Call) for part in parts) else block
+
+
+def _is_within(other: Event, event: Event, block: ast.With | ast.AsyncWith) -> bool:
+    """Whether one event stands in a block of the module of another, or in what is called there."""
+    last = block.end_lineno or block.lineno
+    places = [(other.module.path, other.line), *other.via]
+    return any(path == event.module.path and block.lineno <= line <= last for path, line in places)

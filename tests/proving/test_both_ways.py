@@ -52,3 +52,33 @@ def test_evaluation_of_all_data_by_all(second, is_right, tmp_path):
     text = WAYS.format(mode="eval", first="out = model(x)", one="whole", other="whole", second=second)
     found = [line for code, line in named(text, tmp_path) if code == "ACC704"]
     assert found == ([] if is_right else ["out = model(x)"])
+
+
+FLAGGED = """
+is_main = dist.get_rank() == 0
+if is_main:
+    print("begun")
+    dist.barrier()
+else:
+    {other}
+for x, y in loader:
+    opt.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    opt.step()
+    if is_main:
+        {alone}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "alone", "lines"),
+    [
+        ("dist.barrier()", "pass", []),
+        ("dist.barrier()", "dist.reduce(loss, dst=0)", ["dist.reduce(loss, dst=0)"]),
+        ("pass", "pass", ["dist.barrier()"]),
+    ],
+)
+def test_each_condition_by_a_flag_is_by_itself(other, alone, lines, tmp_path):
+    text = GROUP + NET + FLAGGED.format(other=other, alone=alone)
+    assert [line for code, line in named(text, tmp_path) if code == "ACC704"] == lines

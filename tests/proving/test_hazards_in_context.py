@@ -96,6 +96,12 @@ def collate(rows):
 from texts import tokenizer, rows
 loader = DataLoader(rows, batch_size=4, collate_fn=collate)
 """
+COLLATOR = """\
+from texts import tokenizer, rows
+from transformers import DataCollatorForSeq2Seq
+collate = DataCollatorForSeq2Seq(tokenizer{})
+loader = DataLoader(rows, batch_size=4, collate_fn=collate)
+"""
 WRONG = cases(
     (
         "a number in each step on a TPU",
@@ -129,6 +135,13 @@ WRONG = cases(
         "y[hard]",
     ),
     ("batches of many lengths on a TPU", HF, XLA + COLLATE.format(", padding=True"), TRAIN, "collate_fn="),
+    (
+        "batches of many lengths by a library on a TPU",
+        HF,
+        XLA + COLLATOR.format(", padding='longest'"),
+        TRAIN,
+        "collate_fn=",
+    ),
     (
         "a model that is moved with its optimizer on a TPU",
         HF,
@@ -520,6 +533,8 @@ RIGHT = cases(
         ),
         "",
     ),
+    ("batches of a library's length on a TPU", HF, XLA + COLLATOR.format(", padding=False"), TRAIN, ""),
+    ("batches of many lengths on a GPU", HF, COLLATOR.format(", padding='longest'"), TRAIN, ""),
     (
         "batches of one length on a TPU",
         HF,

@@ -70,3 +70,33 @@ ALL, ROWS = "dist.all_reduce(mean)", "x.size(0)"
 def test_a_ratio_of_counts_of_a_share(count, figure, reduced, line, tmp_path):
     text = GROUP + NET + EPOCH.format(count=count, figure=figure, reduced=reduced)
     assert named(text, tmp_path) == ([("ACC713", line)] if line else [])
+
+
+LISTED = """
+import numpy as np
+errors = []
+for x, y in loader:
+    out = model(x).detach().numpy(){scaled}
+    errors.append(np.mean(np.abs(out - y.numpy())))
+value = torch.tensor(np.mean(np.array(errors)){rounded})
+dist.all_reduce(value)
+{after}
+if dist.get_rank() == 0:
+    print(value.item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("scaled", "rounded", "after", "is_right"),
+    [
+        ("", ".round(3)", "pass", False),
+        ("", ".round(decimals=3)", "pass", False),
+        ("", ".round(3)", "value /= dist.get_world_size()", True),
+        ("", ".round()", "pass", True),  # a number of its own
+        (" / 255 / np.sqrt(y.numpy() + 1)", ".round(3)", "pass", False),
+        (" / int(os.environ['GPUS']) / dist.get_world_size()", "", "pass", True),
+    ],
+)
+def test_a_mean_of_means_with_so_many_digits(scaled, rounded, after, is_right, tmp_path):
+    text = GROUP + NET + LISTED.format(scaled=scaled, rounded=rounded, after=after)
+    assert named(text, tmp_path) == [("ACC713", "dist.all_reduce(value)")] * (not is_right)

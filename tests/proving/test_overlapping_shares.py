@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proving.several_programs import LOOP, NET, named
+from tests.proving.several_programs import GROUP, LOOP, NET, named
 
 SAMPLER = """
 import random
@@ -42,3 +42,45 @@ def test_shares_of_one_order(shuffle, seed, tmp_path):
 def test_shares_of_an_order_that_each_process_draws(seed, tmp_path):
     text = SAMPLER.format(shuffle="random.shuffle(order)", seed=seed) + NET + LOOP
     assert named(text, tmp_path) == [("ACC705", "random.shuffle(order)")]
+
+
+PADDED = """
+import numpy as np
+def evaluate(loader):
+    model.eval()
+    scores, numbers = [], []
+    for x, y in loader:
+        scores.append(model(x).detach().numpy())
+        numbers.append(y.numpy())
+    parts = [None for _ in range(dist.get_world_size())]
+    dist.all_gather_object(parts, np.concatenate(scores))
+    every = np.concatenate(parts)
+    {line}
+    return every.mean()
+model = torch.nn.Linear(4, 1)
+shares = DistributedSampler(data, shuffle=False{drops})
+mean = evaluate(DataLoader(data, batch_size=4, {sampler}))
+if dist.get_rank() == 0:
+    print(mean)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sampler", "drops", "line", "is_right"),
+    [
+        ("sampler=shares", "", "pass", False),
+        ("sampler=shares", "", "every = every[:len(data)]", True),
+        (
+            "sampler=shares",
+            "",
+            "every = every[np.unique(np.concatenate(numbers), return_index=True)[1]]",
+            True,
+        ),
+        ("sampler=shares", ", drop_last=True", "pass", True),
+        ("shuffle=False", "", "pass", True),
+    ],
+)
+def test_samples_that_a_sampler_repeats(sampler, drops, line, is_right, tmp_path):
+    text = GROUP + PADDED.format(sampler=sampler, drops=drops, line=line)
+    found = [line for code, line in named(text, tmp_path) if code == "ACC713"]
+    assert found == ["dist.all_gather_object(parts, np.concatenate(scores))"] * (not is_right)

@@ -781,3 +781,29 @@ def test_where_an_object_that_is_not_known_is_to_lie(word, is_right, tmp_path):
         opt.step()
     """
     assert ("ACC704" not in dict(named(text, tmp_path))) == is_right
+
+
+@pytest.mark.parametrize(
+    ("default", "change", "is_right"),
+    [
+        ("cuda:0", "pass", False),
+        ("cuda", "pass", True),
+        ("cuda:0", 'args.device = f"cuda:{gpu}"', True),
+        ("cuda:0", "if args.ddp: args.device = torch.device('cuda', gpu)", True),
+    ],
+)
+def test_a_device_that_an_option_names_by_default(default, change, is_right, tmp_path):
+    text = f"""
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="{default}")
+parser.add_argument("--ddp", action="store_true")
+args = parser.parse_args()
+gpu = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(gpu)
+dist.init_process_group("nccl")
+{change}
+model = DDP(torch.nn.Linear(4, 1).to(torch.device(args.device)), device_ids=[gpu])
+"""
+    found = [line for code, line in named(text, tmp_path) if code == "ACC714"]
+    assert found == [text.strip().splitlines()[-1]] * (not is_right)

@@ -162,3 +162,49 @@ def test_what_a_list_is_extended_by_has_its_place_in_what_prepare_gives(change, 
     parts = {"asked": "(loader, opt)", "more": "[opt, loader]", "last": "loader = made[at + 1]"}
     found = named(LISTED.format(**(parts | change)), tmp_path, head="accelerate")
     assert [code for code, _ in found] == codes
+
+
+DRAWN = """
+accelerator = Accelerator()
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+make = lambda: DataLoader(data, batch_size=4, shuffle=True)
+train, other = make(), make()
+{prepared} = accelerator.prepare({prepared})
+class Rounds:
+    def begin(self):
+        self.train, self.other = iter(train), iter(other)
+    def draw(self):
+        try:
+            return next(self.train)
+        except StopIteration:
+            self.begin()
+            return next(self.train)
+rounds = Rounds()
+rounds.begin()
+def step():
+    x, y = rounds.draw()
+    more, _ = next(rounds.other)
+    accelerator.backward(F.mse_loss(net(x.to(accelerator.device)), y.to(accelerator.device)){added})
+    opt.step()
+    opt.zero_grad()
+for _ in range(100):
+    step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("prepared", "added", "is_named"),
+    [
+        ("net, opt", "", True),
+        ("net, opt, train", "", False),
+        ("net, opt, train, other", " + net(more).mean()", False),
+        # The other processes have other batches beside these.
+        ("net, opt, train", " + net(more.to(accelerator.device)).mean()", False),
+    ],
+)
+def test_a_loader_of_which_batches_are_drawn(prepared, added, is_named, tmp_path):
+    text = DRAWN.format(prepared=prepared, added=added)
+    found = named(text, tmp_path, "accelerate")
+    line = next(line.strip() for line in text.splitlines() if "accelerator.backward" in line)
+    assert found == [("ACC705", line)] * is_named

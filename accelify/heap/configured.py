@@ -1,0 +1,114 @@
+"""Objects that a configuration names: `hydra.utils.instantiate(cfg.trainer)`, by the `_target_` of its files."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from accelify import looked_at
+from accelify.heap.parameters import SPREAD
+from accelify.heap.values import Class, Function, Value
+
+if TYPE_CHECKING:
+    from accelify.heap.interpreter import Interpreter
+
+_MAKING = frozenset({"hydra.utils.instantiate", "hydra.utils.call"})
+_OPTIONS = frozenset({"_recursive_", "_convert_"})
+_FOLDER = re.compile(r"\bconfig_path\s*=\s*[\"']([^\"']+)[\"']")
+_LINE = re.compile(r"^(\s*)([\w-]+):\s*[\"']?([^\s#\"']*)")
+# `- model: small` or `- override /model: small`, in a list of defaults.
+_DEFAULT = re.compile(r"^\s*-\s+(?:override\s+)?/?([\w/]+)(?:@\S+)?:\s*([\w.-]+)", re.MULTILINE)
+_MOST, _LARGEST = 300, 100_000
+
+
+def configured(
+    engine: Interpreter, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> Value | None:
+    """The object of a class of the project that an entry of the configuration names; None for any other.
+
+    What the configuration says of its arguments is not known.
+    """
+    if name not in _MAKING or not args or not isinstance(node, ast.Call) or not node.args:
+        return None
+    targets = _targets(engine, _entry(node.args[0]))
+    if len(targets) != 1 or "_partial_" in keywords:
+        return None  # a run chooses one of several
+    module, _, word = targets.pop().rpartition(".")
+    made = engine.modules.named(module, word)
+    if made is None or not (made.of(Class) or made.of(Function)):
+        return None
+    written = {key: value for key, value in keywords.items() if key not in _OPTIONS}
+    return engine.calls.call(made, args[1:], {SPREAD: Value(), **written}, node)
+
+
+def _entry(node: ast.expr) -> tuple[str, ...]:
+    """The keys of `cfg.trainer.loss` or `cfg["trainer"]["loss"]`, from the outermost; none of another expression."""
+    keys: list[str] = []
+    while not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute):
+            keys.append(node.attr)
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            keys.append(str(node.slice.value))
+        else:
+            return ()
+        node = node.value
+    return tuple(reversed(keys))
+
+
+def _targets(engine: Interpreter, entry: tuple[str, ...]) -> set[str]:
+    """What the project's files name at an entry, by their lists of defaults where one of these chooses among them."""
+    found: list[tuple[tuple[str, ...], str]] = []
+    chosen: set[tuple[str, ...]] = set()
+    folders = dict.fromkeys(
+        Path(module.path).parent / path
+        for module in engine.run.modules
+        for path in _FOLDER.findall(module.text)
+    )
+    for folder in folders if entry else ():
+        for place, file, text in _files(engine.modules.folder / folder):
+            chosen |= {(*place, *group.split("/"), choice) for group, choice in _DEFAULT.findall(text)}
+            for keys, target in _named(text):
+                if (*place, *keys)[-len(entry) :] == entry:
+                    found.append(((*place, file), target))
+    return {target for file, target in found if file in chosen} or {target for _, target in found}
+
+
+def _files(folder: Path) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """The configuration's files: the keys under which each is put, which are its folders, its name and its text."""
+    left: list[tuple[str, ...]] = [()]
+    files = 0
+    for place in left:
+        try:
+            folders, names = looked_at.names_in(folder.joinpath(*place), _MOST, looked_at.COMMANDS)
+        except OSError:
+            continue
+        left += [(*place, one) for one in folders[: max(_MOST - len(left), 0)]]
+        for name in names:
+            stem, _, ending = name.rpartition(".")
+            files += 1
+            if ending not in ("yaml", "yml") or files > _MOST:
+                continue
+            try:
+                data = looked_at.read(folder.joinpath(*place, name), _LARGEST)
+            except OSError:
+                continue
+            yield place, stem, (data or b"").decode("utf-8", "replace")
+
+
+def _named(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The classes that a file names, each with the keys above it."""
+    above: list[tuple[int, str]] = []
+    for line in text.splitlines():
+        found = _LINE.match(line)
+        if found is None:
+            continue
+        indent, key, value = len(found[1]), found[2], found[3]
+        while above and above[-1][0] >= indent:
+            above.pop()
+        keys = tuple(name for _, name in above)
+        if key == "_target_":
+            yield keys, value
+        above.append((indent, key))
