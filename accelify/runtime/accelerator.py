@@ -20,6 +20,7 @@ from .data.loaders import DataLoaderShard
 from .data.preparing import prepare_data_loader
 from .data.random_state import share_random_state
 from .optimizer import AcceleratedOptimizer, follow_parameters, inner_optimizers, trains_some, trains_the_same
+from .overruled import warn_where_overruled
 from .plugins import (
     DataLoaderConfiguration,
     GradientAccumulationPlugin,
@@ -117,6 +118,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
             xla=options.get("xla"),
         )
         self.process = PartialState()
+        warn_where_overruled("mixed_precision", mixed_precision)
         self.device_placement = device_placement
         if gradient_accumulation_plugin is not None and gradient_accumulation_steps != 1:
             raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
@@ -125,6 +127,7 @@ class Accelerator(TrainingStep, Saving, Tracking):
             # The launcher's option, for a script that sets none.
             gradient_accumulation_steps = int(os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or 1)
         plugin = gradient_accumulation_plugin or GradientAccumulationPlugin(gradient_accumulation_steps)
+        warn_where_overruled("gradient_accumulation_steps", plugin.num_steps if of_script else None)
         self.gradient_state = GradientState(plugin)
         self.gradient_state.steps_of_launch = not of_script
         self.dataloader_config = dataloader_config or DataLoaderConfiguration()

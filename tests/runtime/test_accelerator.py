@@ -426,6 +426,28 @@ def test_steps_outside_of_accumulate_are_not_scaled_in_silence(
     assert [warning in one for one in found] == ([True] if warning else [])
 
 
+@pytest.mark.parametrize(
+    ("argument", "asked", "of_script", "said"),
+    [
+        ("mixed_precision", "bf16", "no", "mixed_precision bf16, which has no effect"),
+        ("mixed_precision", "bf16", "bf16", None),
+        ("mixed_precision", "bf16", None, None),
+        ("mixed_precision", "no", "bf16", None),  # as the configuration's file says where nobody asked
+        ("gradient_accumulation_steps", "8", 4, "gradient_accumulation_steps 8, which has no effect"),
+        ("gradient_accumulation_steps", "8", None, None),
+    ],
+)
+def test_a_setting_of_the_launch_that_the_script_overrules_is_named(
+    monkeypatch, argument, asked, of_script, said
+):
+    monkeypatch.setenv(f"ACCELERATE_{argument.upper()}", asked)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Accelerator(cpu=True, **({argument: of_script} if of_script is not None else {}))
+    found = [str(one.message) for one in caught if "the launch asks" in str(one.message)]
+    assert [said in one for one in found] == ([True] if said else [])
+
+
 def test_a_loaded_state_follows_its_parameters():
     model = nn.Linear(2, 1)
     optimizer = torch.optim.Adam(model.parameters())
