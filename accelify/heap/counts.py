@@ -108,11 +108,12 @@ def identity_test(op: ast.cmpop, left: Value, right: Value) -> ast.cmpop | None:
     return None
 
 
-def is_same_object(op: ast.cmpop, left: Value, right: Value) -> Value | None:
+def is_same_object(run: Run, op: ast.cmpop, left: Value, right: Value) -> Value | None:
     """What `is` and `is not` give, None where it goes with the ranks."""
     place = left.place
-    # What was computed from a batch is there.
-    there = left.const is UNSET and (is_there(left) or not place.is_uniform)
+    # What was computed from a batch is there, and so is a module of a library: `dist is None`.
+    module = any(run.knowledge.has_parts(ref.name) for ref in left.of(Library))
+    there = left.const is UNSET and (is_there(left) or module or not place.is_uniform)
     if right.const is None and not left.optional and there:
         return Value(const=isinstance(op, ast.IsNot), type="builtins.bool")
     if place.kind is Kind.ROUND and (place.rows or place.samples is not None):

@@ -282,7 +282,7 @@ class Expressions:
                 with suppress(TypeError):
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))
             if (identity := identity_test(node.ops[0], left, right)) is not None:
-                return is_same_object(identity, left, right) or self._of(node, values, identity)
+                return is_same_object(self.run, identity, left, right) or self._of(node, values, identity)
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 if (among := is_among(self.run, left, right)) is not None:
                     return constant(among == isinstance(node.ops[0], ast.In))
