@@ -43,6 +43,38 @@ def test_weights_drawn_before_the_wrapper_of_another_function(tmp_path):
     assert named(late, tmp_path)[0] == ("ACC704", "torch.nn.init.xavier_uniform_(model.module.body.weight)")
 
 
+@pytest.mark.parametrize(
+    ("other", "is_right"),
+    [
+        ("model = DDP(Net())", True),
+        ("model = DDP(Net())\n        torch.nn.init.normal_(model.module.weight)", False),
+    ],
+)
+def test_weights_drawn_where_the_other_way_has_a_wrapper(other, is_right, tmp_path):
+    """Of two ways the script takes one: the wrapper of the other way is not there yet."""
+    text = f"""
+    class Net(torch.nn.Linear):
+        def __init__(self):
+            super().__init__(4, 1)
+            torch.nn.init.normal_(self.weight)
+
+
+    dist.init_process_group("gloo")
+    if os.path.exists("model.pt"):
+        model = DDP(Net())
+    else:
+        {other}
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data)):
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+    """
+    found = named(dedent(text), tmp_path)
+    late = ("ACC704", "torch.nn.init.normal_(model.module.weight)")
+    assert found == ([] if is_right else [late])
+
+
 def test_forward_of_a_wrapper(tmp_path):
     """`model.forward` of a wrapped model is the wrapper's; that of the model in it is not."""
     assert not named(GROUP + NET + LOOP.replace("model(x)", "model.forward(x)"), tmp_path)
