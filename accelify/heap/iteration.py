@@ -376,6 +376,13 @@ class Iteration:
                     return item.placed(array_of(item))
         return None
 
+    def waits(self, over: Iterable) -> bool:
+        """Whether some ranks alone go on with a loader, and wait for the others: a sampler lets each rank go on, and so
+        does a loader that a rank makes of its share."""
+        divided = over.loader is not None and not over.loader.prepared
+        alone = self.run.checks and (divided or not self.run.accelerated)
+        return over.shared and not alone and any(one.kind in ("main", "others") for one in self.run.guards)
+
     def _meet_together(self, ref: Instance, node: ast.AST) -> None:
         """Note that all ranks agree on their random numbers as they begin to go through a prepared loader that
         shuffles: on some of them alone it waits for the others."""
