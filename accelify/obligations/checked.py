@@ -28,6 +28,7 @@ from accelify.obligations.ordering import is_handle
 from accelify.obligations.own_ranks import (
     RANK,
     SHARE,
+    fills_environment,
     is_alone,
     is_by_rank,
     is_of_no_data,
@@ -148,7 +149,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         says = not _writes_one_file(event) and shows_rank(event, events)
         known = _is_shared_out(event) or says or _is_of_own_batch(event)
         known = known or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
-        known = known or is_of_own_sample(event, events)
+        known = known or is_of_own_sample(event, events) or fills_environment(event)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):

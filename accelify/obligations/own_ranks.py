@@ -38,6 +38,20 @@ def names_rank(event: Event) -> bool:
     return any(_names(step) for why in _reasons(event) for step in why.chain())
 
 
+def fills_environment(event: Event) -> bool:
+    """Whether a command's output goes into the environment, which each process has for itself."""
+    tree = event.module.tree if event.kind == "process.run" else None
+    written = [one for one in (ast.walk(tree) if tree is not None else ()) if isinstance(one, ast.Assign)]
+    of = [one.targets[0] for one in written if any(part is event.node for part in ast.walk(one.value))]
+    names = {target.id for target in of if isinstance(target, ast.Name)}
+    return any(
+        isinstance(target, ast.Subscript) and ast.unparse(target.value).endswith("environ")
+        for one in written
+        if one.targets[0] in of or names & {getattr(part, "id", "") for part in ast.walk(one.value)}
+        for target in one.targets
+    )
+
+
 def _reasons(event: Event) -> list[Reason]:
     found = [event.path] if event.path is not None else []
     keys = [ref.fields.get(KEYS) for value in event.shown for ref in value.of(Container)]

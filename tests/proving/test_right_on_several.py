@@ -874,3 +874,17 @@ def test_a_batch_of_one_from_an_iterator(collate, asked, is_right, tmp_path):
     """
     found = named(dedent(text), tmp_path)
     assert ("ACC704" not in dict(found)) == is_right
+
+
+@pytest.mark.parametrize(
+    ("line", "is_right"),
+    [
+        ('os.environ["MASTER_ADDR"] = subprocess.getoutput("head -1 hosts")', True),
+        ('host = subprocess.getoutput("head -1 hosts"); os.environ["MASTER_ADDR"] = host.strip()', True),
+        ('host = subprocess.getoutput("head -1 hosts")', False),
+        ('subprocess.run(["rm", os.environ["LIST"]])', False),
+    ],
+)
+def test_a_command_for_the_environment_of_each_process(line, is_right, tmp_path):
+    found = named(f"import subprocess\n{line}\ndist.init_process_group('gloo')\n", tmp_path)
+    assert found == ([] if is_right else [("ACC702", line)])
