@@ -261,8 +261,11 @@ class Expressions:
                 guards += 1
         del self.run.guards[len(self.run.guards) - guards :]
         choices.widen(narrowed)
-        if not values or (isinstance(node.op, ast.And) and truth(values[-1]) is False):
-            return values[-1] if values else constant(isinstance(node.op, ast.And))  # `debug and 0`
+        if not values:
+            return constant(isinstance(node.op, ast.And))
+        last = node.values[-1]
+        if isinstance(node.op, ast.And) and isinstance(last, ast.Constant) and not last.value:
+            return values[-1]  # `debug and 0`
         counts = isinstance(node.op, ast.Or) and len(values) == 2 and is_number(values[1].const)
         if len(values) == 1 or (counts and not values[0].refs and values[0].type != PART):
             return values[0]  # `count or 1` is the count, wherever there is anything
