@@ -93,9 +93,18 @@ def is_alone(event: Event, value: Value, why: Reason) -> bool:
 def _is_of_rank_alone(value: Value, why: Reason, steps: int = 0) -> bool:
     """Whether the rank, and how many there are, by itself makes a text or number what it is, as among all options or in
     a seed: it chooses no part of something, and is handed to nothing."""
+    if steps and why.parents and _is_of_processes(why, steps):
+        return True  # the others have the same
     if why.says_why or steps > _LONGEST_WAY or _chooses(why.text, value.type == "builtins.str"):
         return why.text in (*_NUMBERS, TIME)
     return bool(why.parents) and all(_is_of_rank_alone(value, one, steps + 1) for one in why.parents)
+
+
+def _is_of_processes(why: Reason, steps: int = 0) -> bool:
+    """Whether a number goes by how many processes there are alone."""
+    if not why.parents or steps > _LONGEST_WAY:
+        return why.text in _NUMBERS - {RANK}
+    return all(_is_of_processes(one, steps + 1) for one in why.parents)
 
 
 def _chooses(text: str, is_text: bool) -> bool:
@@ -104,7 +113,11 @@ def _chooses(text: str, is_text: bool) -> bool:
         parts = list(ast.walk(ast.parse(text.strip("`"), mode="eval")))
     except SyntaxError:
         return "[" in text or (not is_text and "(" in text)
-    return any(isinstance(one, ast.Subscript) or (isinstance(one, ast.Call) and not is_text) for one in parts)
+    return any(
+        (isinstance(one, ast.Subscript) and not isinstance(one.slice, ast.Constant))
+        or (isinstance(one, ast.Call) and not is_text)
+        for one in parts
+    )
 
 
 def is_of_no_data(why: Reason) -> bool:

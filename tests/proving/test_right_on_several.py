@@ -888,3 +888,25 @@ def test_a_batch_of_one_from_an_iterator(collate, asked, is_right, tmp_path):
 def test_a_command_for_the_environment_of_each_process(line, is_right, tmp_path):
     found = named(f"import subprocess\n{line}\ndist.init_process_group('gloo')\n", tmp_path)
     assert found == ([] if is_right else [("ACC702", line)])
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_right"),
+    [
+        ("rank * per", True),
+        ('which["rank"] % 4', True),
+        ("names[rank]", False),
+        ("score(rank * per)", False),
+    ],
+)
+def test_the_number_of_a_share(shown, is_right, tmp_path):
+    text = f"""
+    import sys
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    per, which, names = len(data) // dist.get_world_size(), {{"rank": rank}}, sys.argv
+    score = getattr(data, "score")
+    if rank == 0:
+        print("from", {shown})
+    """
+    assert (named(dedent(text), tmp_path) == []) == is_right
