@@ -102,7 +102,7 @@ def _next(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) ->
     over = engine.iteration.over(args[0], node)
     if over.shared and not engine.run.in_shared_loop():
         engine.run.meet("draw", node, "next", [over.item])
-    if over.shared and any(one.kind in ("main", "others") for one in engine.run.guards):
+    if engine.iteration.waits(over):
         engine.run.meet("collective", node, engine.run.segment(node))
     return drawn(engine.run, over, node)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import (
@@ -108,11 +108,12 @@ def identity_test(op: ast.cmpop, left: Value, right: Value) -> ast.cmpop | None:
     return None
 
 
-def is_same_object(op: ast.cmpop, left: Value, right: Value) -> Value | None:
+def is_same_object(run: Run, op: ast.cmpop, left: Value, right: Value) -> Value | None:
     """What `is` and `is not` give, None where it goes with the ranks."""
     place = left.place
-    # What was computed from a batch is there.
-    there = left.const is UNSET and (is_there(left) or not place.is_uniform)
+    # What was computed from a batch is there, and so is a module of a library: `dist is None`.
+    module = any(run.knowledge.has_parts(ref.name) for ref in left.of(Library))
+    there = left.const is UNSET and (is_there(left) or module or not place.is_uniform)
     if right.const is None and not left.optional and there:
         return Value(const=isinstance(op, ast.IsNot), type="builtins.bool")
     if place.kind is Kind.ROUND and (place.rows or place.samples is not None):
@@ -421,9 +422,9 @@ def size(run: Run, node: ast.AST, base: Value, axis: Any) -> Value:
     return run.made(node, reduced_value(base, "count"), base, type_="builtins.int", text=text)
 
 
-def counts_batches(why: Reason | None) -> bool:
+def counts_batches(why: Reason | None, even: Mapping[int, Reason]) -> bool:
     """Whether all that something goes by is how many rows batches have as a loader gives them, and not what is chosen
-    or made of them."""
+    or made of them; `even` has the numbers of the reasons for batches that are as long on all ranks."""
     waiting, seen = [why], 0
     while waiting and seen < _MOST_STEPS:
         step, seen = waiting.pop(), seen + 1
@@ -431,7 +432,7 @@ def counts_batches(why: Reason | None) -> bool:
             return False
         if not step.text.endswith(COUNTS):
             waiting += step.parents
-        elif not all(one.text.startswith(OF_BATCH) for one in step.parents):
+        elif not all(id(one) in even for one in step.parents):
             return False
     return not waiting
 

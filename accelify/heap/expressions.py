@@ -263,6 +263,9 @@ class Expressions:
         choices.widen(narrowed)
         if not values:
             return constant(isinstance(node.op, ast.And))
+        last = node.values[-1]
+        if isinstance(node.op, ast.And) and isinstance(last, ast.Constant) and not last.value:
+            return values[-1]  # `debug and 0`
         counts = isinstance(node.op, ast.Or) and len(values) == 2 and is_number(values[1].const)
         if len(values) == 1 or (counts and not values[0].refs and values[0].type != PART):
             return values[0]  # `count or 1` is the count, wherever there is anything
@@ -282,7 +285,7 @@ class Expressions:
                 with suppress(TypeError):
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))
             if (identity := identity_test(node.ops[0], left, right)) is not None:
-                return is_same_object(identity, left, right) or self._of(node, values, identity)
+                return is_same_object(self.run, identity, left, right) or self._of(node, values, identity)
             if isinstance(node.ops[0], ast.In | ast.NotIn):
                 if (among := is_among(self.run, left, right)) is not None:
                     return constant(among == isinstance(node.ops[0], ast.In))

@@ -77,6 +77,8 @@ class Iteration:
         self._first: dict[ast.AST, Value] = {}
         # The reasons for batches that are lists with as many elements on all ranks.
         self._lists: dict[int, Reason] = {}
+        # Those for batches that have as many rows on all ranks, the last one too.
+        self.even: dict[int, Reason] = {}
         # Of batches how many axes their parts have, by the number of the reason for them.
         self._axes: dict[int, tuple[Reason, dict[object, int], dict[object, Reason]]] = {}
         # Objects whose elements are being asked for: `loader = tqdm(loader)` in a loop is around itself.
@@ -238,6 +240,8 @@ class Iteration:
         first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
         if any(self.run.read(one, "#lists") is not None for one in wrapped):
             self._lists[id(why)] = why
+        if first or any(self.run.read(one, "#one a sample") is not None for one in wrapped):
+            self.even[id(why)] = why
         batch = Value(replace(ROUND_ROWS, sure=2 * first, padded=padded), why, type=BATCH, where=where)
         batch = self.part(batch, None) if self._note_axes(wrapped, why) else batch
         found = Iterable(batch, shared=True, rounds=same(1))
@@ -371,6 +375,13 @@ class Iteration:
                 if array_of(item).kind is Kind.OWN and not self._is_changed_at_random(item):
                     return item.placed(array_of(item))
         return None
+
+    def waits(self, over: Iterable) -> bool:
+        """Whether some ranks alone go on with a loader, and wait for the others: a sampler lets each rank go on, and so
+        does a loader that a rank makes of its share."""
+        divided = over.loader is not None and not over.loader.prepared
+        alone = self.run.checks and (divided or not self.run.accelerated)
+        return over.shared and not alone and any(one.kind in ("main", "others") for one in self.run.guards)
 
     def _meet_together(self, ref: Instance, node: ast.AST) -> None:
         """Note that all ranks agree on their random numbers as they begin to go through a prepared loader that

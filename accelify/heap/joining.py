@@ -193,6 +193,11 @@ def _parted(value: Value, guard: Guard) -> Value:
     return value.placed(MAIN, guard.why) if value.place.is_same else value
 
 
+def _is_sent(value: Value) -> bool:
+    """Whether it is what the main process has sent to all ranks."""
+    return value.place.is_same and value.why is not None and value.why.text.startswith("broadcast")
+
+
 def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, Reason | None]:
     objects = [ref for ref in (*left.refs, *right.refs) if not isinstance(ref, Library)]
     if guard is not None and not objects:
@@ -224,8 +229,7 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
         if guard.kind == "main" and left.place.kind is Kind.CLOCK and right.place.is_same:
             return MAIN, guard.why
         for one, other in ((left, right), (right, left)):
-            sent = one.place.is_same and one.why is not None and one.why.text.startswith("broadcast")
-            if sent and other.place.kind is Kind.MAIN:
+            if _is_sent(one) and (other.place.kind is Kind.MAIN or _is_sent(other)):
                 return one.place, one.why  # the others take what the main process has
         parted = left if not left.place.is_same else right
         return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)

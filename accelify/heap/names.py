@@ -27,6 +27,7 @@ from accelify.heap.questions import of_class
 from accelify.heap.state import state_written
 from accelify.heap.unbound import meet_unbound
 from accelify.heap.values import (
+    ENDED,
     ONLY,
     Bound,
     Class,
@@ -88,6 +89,14 @@ def _imports_stars(text: str) -> bool:
     return _STAR.search(text) is not None
 
 
+def _ends_here(name: str, text: str) -> bool:
+    """Whether a name that nothing binds has a line of its own, as what ends the script there: `stop_here`."""
+    if _imports_stars(text) or len(re.findall(rf"\b{name}\b", text)) != 1:
+        return False
+    alone = re.search(rf"^(.*)\n[ \t]*{name}[ \t]*(?:#.*)?$", text, re.M)
+    return alone is not None and not alone[1].strip().startswith("try:")  # asked for there
+
+
 class Names:
     """Reads and writes variables."""
 
@@ -112,6 +121,8 @@ class Names:
             return self.engine.calls.libraries.state.current(full) or Value(refs=(Library(full),))
         if name in _BY_STARS and _imports_stars(self.run.module.text):
             return Value(refs=(Library(_BY_STARS[name]),))
+        if self.run.checks and _ends_here(name, self.run.module.text):
+            return Value(type=ENDED)
         self.run.assume(f"`{name}`, which nothing binds that was read, is the same on every rank", node)
         return Value()
 

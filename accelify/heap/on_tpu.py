@@ -29,7 +29,7 @@ _TRUTHS = frozenset("bool eq ge gt isfinite isinf isnan le logical_and logical_n
 # What is computed of a batch: of this rank's, or of all ranks' that were put together.
 _OF_ROUNDS = frozenset({Kind.ROUND, Kind.WIDE})
 _LOOPS = (ast.For, ast.While)
-_SPEAKS = re.compile(r"\btorch_xla\b|\bDistributedType\.(?:XLA|TPU)\b")
+_SPEAKS = re.compile(r"^[^#\n]*(?:\btorch_xla\b|\bDistributedType\.(?:XLA|TPU)\b)", re.M)
 
 
 def of_method(run: Run, receiver: Value, name: str, node: ast.AST) -> None:
@@ -56,7 +56,9 @@ def _is_in_each_round(run: Run, node: ast.AST) -> bool:
     loops = [
         one for one in ast.walk(run.module.tree) if isinstance(one, _LOOPS) and node in set(ast.walk(one))
     ]
-    inside = ast.walk(loops[-1]) if loops else ()
+    inside = list(ast.walk(loops[-1])) if loops else []
+    if not run.in_shared_loop() and any(isinstance(one, _LOOPS) for one in inside[1:]):
+        return False  # once an epoch, after the loop over the batches
     tests = [one.test for one in inside if isinstance(one, ast.If) and node in set(ast.walk(one))]
     return not any(isinstance(part, ast.Mod) for test in tests for part in ast.walk(test))
 

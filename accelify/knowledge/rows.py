@@ -104,6 +104,11 @@ class Knowledge:
         shipped = self._of(library)[1:]
         return bool(shipped) or any(name.partition(".")[0] == library for name in self._users.rows)
 
+    def has_parts(self, name: str) -> bool:
+        """Whether there are rows of what a name has: it is a module or a class."""
+        name = f"{self.canonical(name)}."
+        return any(row.startswith(name) for table in self._of(name) for row in table.rows)
+
     def row(self, name: str) -> Row | None:
         """The row of a function, class or attribute: the exact one, a method's of a base, else the longest `a.b.*`.
 

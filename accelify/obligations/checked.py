@@ -20,6 +20,7 @@ from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_
 from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation, whole_of
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
+from accelify.obligations.input_gradients import is_for_input
 from accelify.obligations.left_groups import after_leaving
 from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
@@ -27,6 +28,7 @@ from accelify.obligations.ordering import is_handle
 from accelify.obligations.own_ranks import (
     RANK,
     SHARE,
+    fills_environment,
     is_alone,
     is_by_rank,
     is_of_no_data,
@@ -111,6 +113,8 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             seeds = [other for other in events if other.kind == "seeded"][:1]
             why = next((Reason(f"`{one.name}`", one.module.path, one.line) for one in seeds), None)
             yield made(event, "loss", Status.NAMED, _SAME_NOISE, why)
+    elif event.kind in ("forward", "backward") and is_for_input(event, events):
+        return
     elif event.kind == "forward":
         yield from unprepared(event, events) if event.detail else ()
     else:
@@ -145,7 +149,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         says = not _writes_one_file(event) and shows_rank(event, events)
         known = _is_shared_out(event) or says or _is_of_own_batch(event)
         known = known or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
-        known = known or is_of_own_sample(event, events)
+        known = known or is_of_own_sample(event, events) or fills_environment(event)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):

@@ -20,6 +20,7 @@ from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.left_out import never_averaged
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.other_ways import is_on_another_way
 from accelify.obligations.padded_shares import padded
 from accelify.obligations.past_wrappers import is_without_gradients
 from accelify.obligations.polled_files import polled
@@ -205,7 +206,8 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     # What another function did that nobody calls is no part of its run, and what was done before the processes join
     # again is of another call of the same function.
     begin = max((n for n, other in enumerate(events[:number]) if _begins_run(other)), default=0)
-    before = {other.node for other in events[begin:number] if other.kind == "wrapped"}
+    wraps = [other for other in events[begin:number] if other.kind == "wrapped"]
+    before = {other.node for other in wraps if not is_on_another_way(other, event)}
     later = events[number:]
     # Where the same call wraps again, it wraps another model.
     end = next((n for n, other in enumerate(later) if other.kind == "wrapped" and other.node in before), None)

@@ -38,6 +38,20 @@ def names_rank(event: Event) -> bool:
     return any(_names(step) for why in _reasons(event) for step in why.chain())
 
 
+def fills_environment(event: Event) -> bool:
+    """Whether a command's output goes into the environment, which each process has for itself."""
+    tree = event.module.tree if event.kind == "process.run" else None
+    written = [one for one in (ast.walk(tree) if tree is not None else ()) if isinstance(one, ast.Assign)]
+    of = [one.targets[0] for one in written if any(part is event.node for part in ast.walk(one.value))]
+    names = {target.id for target in of if isinstance(target, ast.Name)}
+    return any(
+        isinstance(target, ast.Subscript) and ast.unparse(target.value).endswith("environ")
+        for one in written
+        if one.targets[0] in of or names & {getattr(part, "id", "") for part in ast.walk(one.value)}
+        for target in one.targets
+    )
+
+
 def _reasons(event: Event) -> list[Reason]:
     found = [event.path] if event.path is not None else []
     keys = [ref.fields.get(KEYS) for value in event.shown for ref in value.of(Container)]
@@ -79,9 +93,18 @@ def is_alone(event: Event, value: Value, why: Reason) -> bool:
 def _is_of_rank_alone(value: Value, why: Reason, steps: int = 0) -> bool:
     """Whether the rank, and how many there are, by itself makes a text or number what it is, as among all options or in
     a seed: it chooses no part of something, and is handed to nothing."""
+    if steps and why.parents and _is_of_processes(why, steps):
+        return True  # the others have the same
     if why.says_why or steps > _LONGEST_WAY or _chooses(why.text, value.type == "builtins.str"):
         return why.text in (*_NUMBERS, TIME)
     return bool(why.parents) and all(_is_of_rank_alone(value, one, steps + 1) for one in why.parents)
+
+
+def _is_of_processes(why: Reason, steps: int = 0) -> bool:
+    """Whether a number goes by how many processes there are alone."""
+    if not why.parents or steps > _LONGEST_WAY:
+        return why.text in _NUMBERS - {RANK}
+    return all(_is_of_processes(one, steps + 1) for one in why.parents)
 
 
 def _chooses(text: str, is_text: bool) -> bool:
@@ -90,7 +113,11 @@ def _chooses(text: str, is_text: bool) -> bool:
         parts = list(ast.walk(ast.parse(text.strip("`"), mode="eval")))
     except SyntaxError:
         return "[" in text or (not is_text and "(" in text)
-    return any(isinstance(one, ast.Subscript) or (isinstance(one, ast.Call) and not is_text) for one in parts)
+    return any(
+        (isinstance(one, ast.Subscript) and not isinstance(one.slice, ast.Constant))
+        or (isinstance(one, ast.Call) and not is_text)
+        for one in parts
+    )
 
 
 def is_of_no_data(why: Reason) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.domains.placement import ROUND, UNRELATED
+from accelify.domains.placement import ROUND, SAME, UNRELATED
 from accelify.domains.reasons import Reason
 from accelify.heap.joining import join
-from accelify.heap.values import Library, Value
+from accelify.heap.values import Guard, Library, Value
 
 
 def test_a_name_of_a_library_is_one_however_often_it_was_asked_for() -> None:
@@ -25,3 +25,12 @@ def test_what_is_the_same_on_all_ranks_is_no_reason_for_what_is_not(share_first:
     assert found is not None
     assert not found.place.is_uniform
     assert found.why is share.why
+
+
+@pytest.mark.parametrize("reason", ["broadcast", "loaded"])
+def test_what_both_ways_have_of_the_main_process_is_the_same(reason: str) -> None:
+    found = join(
+        Value(SAME, Reason("broadcast")), Value(SAME, Reason(reason)), Guard("main", Reason("rank == 0"))
+    )
+    assert found is not None
+    assert found.place.is_same == (reason == "broadcast")

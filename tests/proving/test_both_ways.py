@@ -82,3 +82,23 @@ for x, y in loader:
 def test_each_condition_by_a_flag_is_by_itself(other, alone, lines, tmp_path):
     text = GROUP + NET + FLAGGED.format(other=other, alone=alone)
     assert [line for code, line in named(text, tmp_path) if code == "ACC704"] == lines
+
+
+SENT = """
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    begun = torch.load("begun.pt", map_location="cpu")
+    {sent}
+    begun = begun.item()
+else:
+    begun = torch.zeros(1)
+    {sent}
+    begun = begun.item()
+model = DDP(torch.nn.Linear(4, 1))
+if begun < 4:
+    model(torch.ones(1, 4)).sum().backward()
+"""
+
+
+def test_what_the_main_process_sends_on_both_ways(tmp_path):
+    assert named(SENT.format(sent="dist.broadcast(begun, src=0)"), tmp_path) == []

@@ -53,3 +53,37 @@ def test_a_mean_of_one_share(shown, tmp_path):
 def test_the_loss_of_a_round_of_training(tmp_path):
     """It is for information: no finding, however its batches are drawn."""
     assert named(TRAINED, tmp_path, "accelerate") == []
+
+
+FIRST = """
+if {first}:
+    x, y = next(rounds)
+    print(x.shape)
+"""
+DIVIDED = """
+dist.init_process_group("gloo")
+rounds = iter(DataLoader(data, batch_size=4, sampler=DistributedSampler(data)))
+"""
+SHARE = """
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+rounds = iter(DataLoader(torch.load("d.pt", map_location="cpu")[rank * 64 : (rank + 1) * 64], batch_size=4))
+"""
+PREPARED = """
+accelerator = Accelerator()
+rounds = iter(accelerator.prepare(DataLoader(data, batch_size=4)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "head", "first", "is_right"),
+    [
+        (DIVIDED, "torch", "dist.get_rank() == 0", True),
+        (SHARE, "torch", "rank == 0", True),
+        (PREPARED, "accelerate", "accelerator.is_main_process", False),
+    ],
+)
+def test_a_batch_that_the_main_process_alone_draws(made, head, first, is_right, tmp_path):
+    """With torch's sampler nothing waits for the other ranks."""
+    found = named(made + FIRST.format(first=first), tmp_path, head)
+    assert found == ([] if is_right else [("ACC704", "x, y = next(rounds)")])

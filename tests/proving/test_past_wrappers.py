@@ -187,3 +187,44 @@ def test_what_no_optimizer_trains_has_no_gradients_to_average(of, found, tmp_pat
     text = TEXT.replace("[*coder.parameters(), *head.parameters()]", f"{of}.parameters()")
     text = text.replace("CODE", "accelerator.unwrap_model(coder).encode(x)")
     assert [code for code, _ in named(text, tmp_path, "accelerate")] == found
+
+
+OF_INPUTS = """
+dist.init_process_group("gloo")
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def weighted(x):
+    x = x.clone().requires_grad_()
+    {called}(x).sum().backward()
+    return x.detach() * {taken}
+
+
+for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False)):
+    {before}
+    try:
+        x = weighted(x)
+    except RuntimeError:
+        pass
+    {after}
+    F.mse_loss(model(x), y).backward()
+    opt.step()
+"""
+ZERO, OF_X = "opt.zero_grad()", "x.grad.abs()"
+
+
+@pytest.mark.parametrize(
+    ("called", "taken", "before", "after", "is_right"),
+    [
+        ("model.module", OF_X, "pass", ZERO, True),
+        ("model.module", OF_X, ZERO, "pass", False),
+        ("model", OF_X, "pass", ZERO, False),
+        ("model.module", "2", "pass", ZERO, False),
+    ],
+)
+def test_gradients_of_an_input(called, taken, before, after, is_right, tmp_path):
+    """What they leave in the weights is set to zero, and without the wrapper no process waits for another one."""
+    text = OF_INPUTS.format(called=called, taken=taken, before=before, after=after)
+    codes = {code for code, _ in named(text, tmp_path)}
+    assert bool(codes & {"ACC704", "ACC705"}) != is_right

@@ -95,3 +95,31 @@ accelerator.print(len(rows))
 def test_rows_of_all_that_are_gathered_once_more(row, rows, is_right, tmp_path):
     found = named(COLLECTED.format(row=row, rows=rows), tmp_path, "accelerate")
     assert (("ACC713", f"rows = {rows}") in found) != is_right
+
+
+HANDED = """
+def mean_of(value, group):
+    if group is None:
+        return value
+    {reduced}
+    return value / 2
+
+
+dist.init_process_group("gloo")
+sampler = DistributedSampler(data)
+model = DDP(torch.nn.Linear(4, 1))
+total = torch.zeros(())
+for x, y in DataLoader(data, batch_size=4, sampler=sampler):
+    total += F.mse_loss(model(x), y).detach()
+mean = mean_of(total, dist)
+if dist.get_rank() == 0:
+    print(mean)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reduced", "is_right"), [("group.all_reduce(value)", True), ("group.barrier()", False)]
+)
+def test_a_module_that_a_helper_gets_is_there(reduced, is_right, tmp_path):
+    found = named(HANDED.format(reduced=reduced), tmp_path)
+    assert found == ([] if is_right else [("ACC701", "print(mean)")])

@@ -43,6 +43,38 @@ def test_weights_drawn_before_the_wrapper_of_another_function(tmp_path):
     assert named(late, tmp_path)[0] == ("ACC704", "torch.nn.init.xavier_uniform_(model.module.body.weight)")
 
 
+@pytest.mark.parametrize(
+    ("other", "is_right"),
+    [
+        ("model = DDP(Net())", True),
+        ("model = DDP(Net())\n        torch.nn.init.normal_(model.module.weight)", False),
+    ],
+)
+def test_weights_drawn_where_the_other_way_has_a_wrapper(other, is_right, tmp_path):
+    """Of two ways the script takes one: the wrapper of the other way is not there yet."""
+    text = f"""
+    class Net(torch.nn.Linear):
+        def __init__(self):
+            super().__init__(4, 1)
+            torch.nn.init.normal_(self.weight)
+
+
+    dist.init_process_group("gloo")
+    if os.path.exists("model.pt"):
+        model = DDP(Net())
+    else:
+        {other}
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(data, batch_size=4, sampler=DistributedSampler(data)):
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+    """
+    found = named(dedent(text), tmp_path)
+    late = ("ACC704", "torch.nn.init.normal_(model.module.weight)")
+    assert found == ([] if is_right else [late])
+
+
 def test_forward_of_a_wrapper(tmp_path):
     """`model.forward` of a wrapped model is the wrapper's; that of the model in it is not."""
     assert not named(GROUP + NET + LOOP.replace("model(x)", "model.forward(x)"), tmp_path)
@@ -807,3 +839,74 @@ model = DDP(torch.nn.Linear(4, 1).to(torch.device(args.device)), device_ids=[gpu
 """
     found = [line for code, line in named(text, tmp_path) if code == "ACC714"]
     assert found == [text.strip().splitlines()[-1]] * (not is_right)
+
+
+@pytest.mark.parametrize(
+    ("collate", "asked", "is_right"),
+    [
+        ("", "len(x) == 1", True),
+        (", collate_fn=getattr(torch, name)", "len(x) == 1", True),
+        (", collate_fn=without_gaps", "len(x) == 1", False),
+        ("", "x.sum() == 1", False),
+    ],
+)
+def test_a_batch_of_one_from_an_iterator(collate, asked, is_right, tmp_path):
+    """All ranks' last batches are as short, in whatever loop they are asked for, unless samples are left out."""
+    text = f"""
+    def without_gaps(samples):
+        samples = [one for one in samples if one is not None]
+        return [torch.cat(parts) for parts in zip(*samples)]
+
+
+    dist.init_process_group("gloo")
+    name = input_name()
+    sampler = DistributedSampler(data)
+    rounds = iter(DataLoader(data, batch_size=4, sampler=sampler{collate}))
+    model = DDP(torch.nn.Linear(4, 1))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(12):
+        x, y = next(rounds)
+        if {asked}:
+            continue
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+    """
+    found = named(dedent(text), tmp_path)
+    assert ("ACC704" not in dict(found)) == is_right
+
+
+@pytest.mark.parametrize(
+    ("line", "is_right"),
+    [
+        ('os.environ["MASTER_ADDR"] = subprocess.getoutput("head -1 hosts")', True),
+        ('host = subprocess.getoutput("head -1 hosts"); os.environ["MASTER_ADDR"] = host.strip()', True),
+        ('host = subprocess.getoutput("head -1 hosts")', False),
+        ('subprocess.run(["rm", os.environ["LIST"]])', False),
+    ],
+)
+def test_a_command_for_the_environment_of_each_process(line, is_right, tmp_path):
+    found = named(f"import subprocess\n{line}\ndist.init_process_group('gloo')\n", tmp_path)
+    assert found == ([] if is_right else [("ACC702", line)])
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_right"),
+    [
+        ("rank * per", True),
+        ('which["rank"] % 4', True),
+        ("names[rank]", False),
+        ("score(rank * per)", False),
+    ],
+)
+def test_the_number_of_a_share(shown, is_right, tmp_path):
+    text = f"""
+    import sys
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    per, which, names = len(data) // dist.get_world_size(), {{"rank": rank}}, sys.argv
+    score = getattr(data, "score")
+    if rank == 0:
+        print("from", {shown})
+    """
+    assert (named(dedent(text), tmp_path) == []) == is_right

@@ -525,3 +525,35 @@ def test_what_the_main_process_has_written_of_a_model(waits, write, read, tmp_pa
     {read}
     """
     assert ("ACC709" not in dict(named(text, tmp_path, "accelerate"))) == waits
+
+
+EPOCHS = """
+{spoken}
+accelerator = Accelerator()
+net = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+net, opt, loader = accelerator.prepare(net, opt, DataLoader(data, batch_size=4))
+for epoch in range(3):
+    for x, y in loader:
+        loss = F.mse_loss(net(x), y)
+        accelerator.backward(loss)
+        opt.step()
+        opt.zero_grad()
+{taken}
+"""
+ONCE, EACH = (
+    f"{indent}last = accelerator.reduce(loss.detach(), 'mean').item()" for indent in ("    ", "        ")
+)
+
+
+@pytest.mark.parametrize(
+    ("spoken", "taken", "is_right"),
+    [
+        ("import torch_xla", ONCE, True),
+        ("import torch_xla", EACH, False),
+        ("# not with torch_xla", EACH, True),
+    ],
+)
+def test_a_number_that_waits_for_the_tpu_once_an_epoch(spoken, taken, is_right, tmp_path):
+    text = EPOCHS.format(spoken=spoken, taken=taken)
+    assert ("ACC717" not in dict(named(text, tmp_path, "accelerate"))) == is_right

@@ -49,3 +49,31 @@ def test_a_name_that_the_main_process_alone_uses(tmp_path):
         "    note(path)", "    if dist.get_rank() == 0:\n        note(path)"
     )
     assert named(text, tmp_path) == []
+
+
+ENDS = """
+dist.init_process_group("gloo")
+model = DDP(torch.nn.Linear(4, 1))
+BEFORE
+print("resumed")
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "is_reached"),
+    [
+        ("untested  # weights of all ranks first", False),
+        ("untested = 1\nuntested", True),
+        ("from unread import *\nuntested", True),
+        ("try:\n    untested\nexcept NameError:\n    pass", True),
+    ],
+)
+def test_a_line_that_ends_a_script_with_a_name(before, is_reached, tmp_path):
+    found = named(ENDS.replace("BEFORE", before), tmp_path)
+    assert found == ([("ACC702", 'print("resumed")')] if is_reached else [])
+
+
+@pytest.mark.parametrize(("test", "is_reached"), [("len(words) and 0", False), ("len(words) and 1", True)])
+def test_a_condition_that_is_never_true(test, is_reached, tmp_path):
+    text = f"dist.init_process_group('gloo')\nwords = open('a.txt').read()\nif {test}:\n    print(words)\n"
+    assert named(text, tmp_path) == ([("ACC702", "print(words)")] if is_reached else [])
