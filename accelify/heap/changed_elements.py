@@ -6,7 +6,7 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from accelify.heap.values import Container, Ref, Value, is_zero
+from accelify.heap.values import Container, Iterable, Ref, Value, is_zero
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -19,17 +19,15 @@ class Changed:
         engine: the interpreter.
         stmt: the loop.
         scope: the variables there.
-        one_by_one: whether it is known what the elements are.
+        over: what it goes over.
     """
 
-    def __init__(
-        self, engine: Interpreter, stmt: ast.For | ast.AsyncFor, scope: Ref, *, one_by_one: bool = False
-    ) -> None:
+    def __init__(self, engine: Interpreter, stmt: ast.For | ast.AsyncFor, scope: Ref, over: Iterable) -> None:
         self._engine = engine
         self._name = _changing(stmt) if engine.run.checks else ""
         self._scope = scope
         self._found: list[tuple[Value, Value]] = []
-        table = _rewritten(stmt) if engine.run.checks and not one_by_one else None
+        table = _rewritten(stmt) if engine.run.checks and not over.elements else None
         self._tables: list[tuple[Container, Value]] = []
         self._made: list[Value | None] = []
         for ref in engine.evaluate(table, scope).of(Container) if table is not None else ():

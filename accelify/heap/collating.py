@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Mapping, Sequence
 
-from accelify.heap.values import NONE, Bound, Function, Instance, Library, Value, constant
+from accelify.heap.values import NONE, Bound, Function, Value, constant
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
@@ -24,12 +24,6 @@ def is_put_together(args: Args, keywords: Keywords) -> bool:
     """Whether each batch has the samples' parts, with one axis more, of the rows."""
     size = keywords.get("batch_size", args[1] if len(args) > 1 else constant(1))
     return _collate(args, keywords).const is None and size.const is not None
-
-
-def is_of_others(args: Args, keywords: Keywords) -> bool:
-    """Whether no function of the project puts a loader's batches together: each sample is a row, none is left out."""
-    refs = _collate(args, keywords).refs
-    return all(isinstance(ref, Library) or (isinstance(ref, Instance) and ref.cls is None) for ref in refs)
 
 
 def pads_rows(args: Args, keywords: Keywords) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from accelify.domains.placement import (
@@ -422,9 +422,9 @@ def size(run: Run, node: ast.AST, base: Value, axis: Any) -> Value:
     return run.made(node, reduced_value(base, "count"), base, type_="builtins.int", text=text)
 
 
-def counts_batches(why: Reason | None, even: Mapping[int, Reason]) -> bool:
+def counts_batches(why: Reason | None) -> bool:
     """Whether all that something goes by is how many rows batches have as a loader gives them, and not what is chosen
-    or made of them; `even` has the numbers of the reasons for batches that are as long on all ranks."""
+    or made of them."""
     waiting, seen = [why], 0
     while waiting and seen < _MOST_STEPS:
         step, seen = waiting.pop(), seen + 1
@@ -432,7 +432,7 @@ def counts_batches(why: Reason | None, even: Mapping[int, Reason]) -> bool:
             return False
         if not step.text.endswith(COUNTS):
             waiting += step.parents
-        elif not all(id(one) in even for one in step.parents):
+        elif not all(one.text.startswith(OF_BATCH) for one in step.parents):
             return False
     return not waiting
 

@@ -207,7 +207,10 @@ class Interpreter:
         last one is as short on all ranks."""
         if not self.run.checks or self.run.accelerated or not test.place.even or test.place.degree != 0:
             return False
-        return counts_batches(test.why, self.iteration.even)
+        if not counts_batches(test.why):
+            return False  # of what is chosen by what a batch has
+        self.run.depends()
+        return next((loop.even for loop in reversed(self.run.loops) if loop.shared), False)
 
     def counted(self, test: Value, node: ast.AST) -> Guard | None:
         """What comes of a condition that goes by a count of the rounds of each process; None for another one."""

@@ -77,8 +77,6 @@ class Iteration:
         self._first: dict[ast.AST, Value] = {}
         # The reasons for batches that are lists with as many elements on all ranks.
         self._lists: dict[int, Reason] = {}
-        # Those for batches that have as many rows on all ranks, the last one too.
-        self.even: dict[int, Reason] = {}
         # Of batches how many axes their parts have, by the number of the reason for them.
         self._axes: dict[int, tuple[Reason, dict[object, int], dict[object, Reason]]] = {}
         # Objects whose elements are being asked for: `loader = tqdm(loader)` in a loop is around itself.
@@ -240,8 +238,6 @@ class Iteration:
         first = any(self.run.read(one, "#rows first") is not None for one in wrapped)
         if any(self.run.read(one, "#lists") is not None for one in wrapped):
             self._lists[id(why)] = why
-        if first or any(self.run.read(one, "#one a sample") is not None for one in wrapped):
-            self.even[id(why)] = why
         batch = Value(replace(ROUND_ROWS, sure=2 * first, padded=padded), why, type=BATCH, where=where)
         batch = self.part(batch, None) if self._note_axes(wrapped, why) else batch
         found = Iterable(batch, shared=True, rounds=same(1))

@@ -6,14 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind
-from accelify.heap.collating import (
-    SAMPLERS,
-    is_of_others,
-    is_put_together,
-    pads_rows,
-    splits_by_number,
-    stacks_rows,
-)
+from accelify.heap.collating import SAMPLERS, is_put_together, pads_rows, splits_by_number, stacks_rows
 from accelify.heap.containers import array_of
 from accelify.heap.on_tpu import of_padding
 from accelify.heap.run import Run
@@ -46,8 +39,6 @@ def loader_made(
         run.store.set(made, "#data", first)
     if made.type in _LOADERS and stacks_rows(args, keywords):
         run.store.set(made, "#rows first", constant(True))
-    if run.checks and made.type in _LOADERS and is_of_others(args, keywords):
-        run.store.set(made, "#one a sample", constant(True))
     if made.type in _LOADERS and is_put_together(args, keywords):
         run.store.set(made, "#samples", first)
     for name in SAMPLERS:

@@ -461,8 +461,7 @@ class Statements:
 
     def _For(self, stmt: ast.For | ast.AsyncFor, scope: Ref) -> Flow:
         value = self.engine.evaluate(stmt.iter, scope)
-        over = self.engine.iteration.over(value, stmt.iter)
-        left = Changed(self.engine, stmt, scope, one_by_one=bool(over.elements))
+        left = Changed(self.engine, stmt, scope, over := self.engine.iteration.over(value, stmt.iter))
 
         def once(item: Value) -> Flow:
             left.begin()

@@ -842,41 +842,6 @@ model = DDP(torch.nn.Linear(4, 1).to(torch.device(args.device)), device_ids=[gpu
 
 
 @pytest.mark.parametrize(
-    ("collate", "asked", "is_right"),
-    [
-        ("", "len(x) == 1", True),
-        (", collate_fn=getattr(torch, name)", "len(x) == 1", True),
-        (", collate_fn=without_gaps", "len(x) == 1", False),
-        ("", "x.sum() == 1", False),
-    ],
-)
-def test_a_batch_of_one_from_an_iterator(collate, asked, is_right, tmp_path):
-    """All ranks' last batches are as short, in whatever loop they are asked for, unless samples are left out."""
-    text = f"""
-    def without_gaps(samples):
-        samples = [one for one in samples if one is not None]
-        return [torch.cat(parts) for parts in zip(*samples)]
-
-
-    dist.init_process_group("gloo")
-    name = input_name()
-    sampler = DistributedSampler(data)
-    rounds = iter(DataLoader(data, batch_size=4, sampler=sampler{collate}))
-    model = DDP(torch.nn.Linear(4, 1))
-    opt = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(12):
-        x, y = next(rounds)
-        if {asked}:
-            continue
-        opt.zero_grad()
-        F.mse_loss(model(x), y).backward()
-        opt.step()
-    """
-    found = named(dedent(text), tmp_path)
-    assert ("ACC704" not in dict(found)) == is_right
-
-
-@pytest.mark.parametrize(
     ("line", "is_right"),
     [
         ('os.environ["MASTER_ADDR"] = subprocess.getoutput("head -1 hosts")', True),
