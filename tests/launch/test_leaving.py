@@ -1,4 +1,4 @@
-"""A launch that a signal ends while it waits for another machine."""
+"""A launch that a signal ends while it waits for another machine, or for its processes."""
 
 from __future__ import annotations
 
@@ -29,5 +29,28 @@ def test_who_waits_for_another_machine_ends(sent: signal.Signals, tmp_path: Path
         time.sleep(3)
         launcher.send_signal(sent)
         assert launcher.wait(60) == 128 + sent
+    finally:
+        launcher.kill()
+
+
+def test_who_waits_for_its_processes_says_so_and_ends_them_when_asked_again(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import signal, time\nfrom accelify.runtime import Accelerator\nAccelerator(cpu=True)\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "accelify", "launch", "--cpu", "-n", "2", str(script)]
+    launcher = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    try:
+        assert launcher.stdout is not None
+        assert launcher.stderr is not None
+        assert [launcher.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
+        launcher.send_signal(signal.SIGINT)
+        waits = "up to 120 s to save and end (--preemption_grace); Ctrl-C once more ends them at once"
+        assert any(waits in line for line in iter(launcher.stderr.readline, ""))
+        launcher.send_signal(signal.SIGINT)
+        assert launcher.wait(100) == 128 + signal.SIGINT
     finally:
         launcher.kill()

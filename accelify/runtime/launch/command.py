@@ -23,7 +23,7 @@ from accelify.installing import install_command
 from accelify.runtime.launch.engines import engine_environment
 from accelify.runtime.launch.fields import DEEPSPEED, XLA
 from accelify.runtime.launch.folder import launch_folder
-from accelify.runtime.launch.leaving import ends_while_waiting
+from accelify.runtime.launch.leaving import watched_signals
 from accelify.runtime.launch.machines import (
     Watch,
     end_workers,
@@ -42,6 +42,7 @@ from accelify.runtime.launch.target import check_target, joins_by_itself, works_
 _COME_BACK = 600.0
 WORKER = Path(__file__).with_name("worker.py")
 REPLICAS = Path(__file__).with_name("replicas.py")
+_GRACE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _plan(settings: Settings, script: str, arguments: list[str], module: bool) -
         # What an unseeded script draws before its Accelerator is made; over several machines it has to wait for that.
         environment["ACCELIFY_SEED"] = str(secrets.randbits(63))
     # After so long torch's agent kills processes that a signal has not ended: its 30 s are too short to save in.
-    environment.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(settings["preemption_grace"]))
+    environment.setdefault(_GRACE, str(settings["preemption_grace"]))
     _check_devices(settings, local)
     if "OMP_NUM_THREADS" not in {**os.environ, **environment}:
         environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // local))
@@ -333,7 +334,7 @@ def _run_by_agent(plan: Plan, starting: Starting) -> int:
         _check_port(plan.machines)
     with (
         launch_folder() as folder,
-        ends_while_waiting(folder) if plan.machines is not None else contextlib.nullcontext(),
+        watched_signals(folder, int(plan.environment[_GRACE]), plan.machines is not None),
     ):
         errors = str(folder)
         os.environ.update(plan.environment, ACCELIFY_ERROR_DIR=errors)

@@ -1,6 +1,7 @@
-"""A launch that a signal ends while it waits for the other machines.
+"""What a launch says and does where a signal has come and it is not at its end soon after.
 
-torch waits for them in C++, where none of Python's handlers of signals runs: only a thread sees that one came.
+While it waits for other machines, torch is in C++, where none of Python's handlers of signals runs: only a thread sees
+that one came.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,30 +21,41 @@ _PATIENCE = 2.0
 
 
 @contextlib.contextmanager
-def ends_while_waiting(folder: Path) -> Iterator[None]:
-    """Within, SIGINT and SIGTERM end the launcher as long as it has started no process.
+def watched_signals(folder: Path, grace: int, machines: bool) -> Iterator[None]:
+    """Within, SIGINT and SIGTERM end a launcher that waits for other machines and has started no process; of one that
+    waits for its processes it is said.
 
     Args:
-        folder: where each process leaves its number; it is deleted.
+        folder: where each process leaves its number; it is deleted with the launcher that is ended.
+        grace: for how many seconds processes may save and end.
+        machines: there are several.
     """
     reads, writes = os.pipe()
     os.set_blocking(writes, False)
     before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(reads, folder), daemon=True).start()
+    over = threading.Event()
+    threading.Thread(target=_watch, args=(reads, folder, grace, machines, over), daemon=True).start()
     try:
         yield
     finally:
+        over.set()
         signal.set_wakeup_fd(before)
         os.close(writes)
 
 
-def _watch(reads: int, folder: Path) -> None:
+def _watch(reads: int, folder: Path, grace: int, machines: bool, over: threading.Event) -> None:
+    waits = False
     while came := os.read(reads, 1):
-        if came[0] not in (signal.SIGINT, signal.SIGTERM):
+        if came[0] not in (signal.SIGINT, signal.SIGTERM) or over.wait(_PATIENCE):
             continue
-        time.sleep(_PATIENCE)
-        if not any(folder.glob("*.pid")):
+        if machines and not any(folder.glob("*.pid")):
             say("ended while it waited for the other machines.")
             shutil.rmtree(folder, ignore_errors=True)
             os._exit(128 + came[0])
+        if not waits and grace > _PATIENCE:
+            say(
+                f"the processes have up to {grace} s to save and end (--preemption_grace); Ctrl-C once more ends them "
+                "at once."
+            )
+        waits = True
     os.close(reads)
