@@ -53,7 +53,7 @@ GUARDED_FOLDER = (
             pair(FRESH, FRESH),
             "asks whether runs/latest exists (line 10) while rank",
         ),
-        (pair(FOLDER, FOLDER), "rank 1 asks whether a exists (line 9) while rank 0 may be making it (line 10)"),
+        (pair(FOLDER, FOLDER), "asks whether a exists (line 9) while rank"),  # the one that comes later asks
         (
             pair(COUNT + "os.mkdir(f'run{n}')\n", COUNT + MAIN + "os.mkdir(f'run{n}')\n"),
             "rank 1 lists . (line 9) while rank 0 may be making run",
