@@ -108,9 +108,8 @@ class Accelerator(TrainingStep, Saving, Tracking):
             }
         )
         group = options.get("process_group", InitProcessGroupKwargs())
-        mixed_precision = mixed_precision or engine_precision(options)
         self.state = AcceleratorState(
-            mixed_precision,
+            mixed_precision or engine_precision(options),
             cpu,
             backend=group.backend,
             init_method=group.init_method,

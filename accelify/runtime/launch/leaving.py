@@ -22,8 +22,8 @@ _PATIENCE = 2.0
 
 @contextlib.contextmanager
 def watched_signals(folder: Path, grace: int, machines: bool) -> Iterator[None]:
-    """Within, SIGINT and SIGTERM end a launcher that waits for other machines and has started no process; of one that
-    waits for its processes it is said.
+    """Within, SIGINT and SIGTERM end a launcher that waits for other machines and has started no process; where it
+    waits for its processes to end, a message says so.
 
     Args:
         folder: where each process leaves its number; it is deleted with the launcher that is ended.
