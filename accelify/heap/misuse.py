@@ -214,11 +214,11 @@ def _of_device(
         listed = keywords.get("device_ids") if name in WRAPPERS else None
         numbers = elements(run, listed) if listed is not None else None
         _fixed(run, [*(args if name in _DEVICE_CALLS else ()), *(numbers or ()), *_at(keywords)], node, name)
-    # In a converted module it is data, of the host, and in one without weights.
-    text = run.module.text
-    weights = run.checks or ("load_state_dict" in text and "accelerator" not in text)
-    if weights and _loads_anywhere(run, name, args, keywords, node):
-        run.meet("misuse", node, _LOADED, detail="device")
+    if _loads_anywhere(run, name, args, keywords, node):
+        # In a converted module it is data, of the host, and in one without weights.
+        text = run.module.text
+        if run.checks or ("load_state_dict" in text and "accelerator" not in text):
+            run.meet("misuse", node, _LOADED, detail="device")
 
 
 def _loads_anywhere(
