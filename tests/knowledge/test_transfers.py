@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from accelify.knowledge import Knowledge
 from accelify.knowledge.rows import TABLES, read_table
+
+torch = pytest.importorskip("torch")
 
 KNOWLEDGE = Knowledge()
 # What functions raise that want other arguments.
