@@ -19,6 +19,7 @@ _TABLE = """\
 ACC001 distributed-already
 ACC003 left-alone 004 005 006 007 008 009 010 011
 ACC012 unused-ignore
+ACC013 checked-in-part
 ACC102 accelerator 101 105 410 415
 ACC106 prepare
 ACC122 old-python 123 124

@@ -17,6 +17,7 @@ from accelify.findings import Safety, Severity
 from accelify.notebook import CODE as NOTEBOOK_LAUNCHER
 from accelify.notebook import UNREAD as UNREAD_CELL
 from accelify.other_callers import OTHER_CALLERS
+from accelify.proving.rules import IN_PART
 from accelify.proving.rules import RULES as PROOF_RULES
 from accelify.rule_codes import PUBLIC
 from accelify.selection import UNUSED_IGNORE
@@ -52,6 +53,7 @@ _BESIDE = (
         effort=10,
     ),
     UNUSED_IGNORE,
+    IN_PART,
     Rule(NOTEBOOK_LAUNCHER, "A notebook runs on one process.", Severity.INFO, Safety.MANUAL, effort=5),
     Rule(UNREAD_CELL, "A cell is not valid Python.", safety=Safety.MANUAL, effort=10),
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
 from accelify.heap.containers import array_of
 from accelify.heap.run import Run
-from accelify.heap.values import Function, Value
+from accelify.heap.values import Function, Instance, Value
 
 # After how many times that a function was gone through its calls are no longer distinguished by their places.
 _MOST_CONTEXTS = 48
@@ -17,6 +17,8 @@ _MOST_CONTEXTS = 48
 _PARTS, _PARTS_OF_COPIES = 6, 2
 # What part one model, or a call of such a copy, may use.
 _PARTS_OF_MODELS = 3
+# What part a function may use that only computes: after that its calls give something of their arguments.
+_PARTS_OF_COMPUTING = 8
 
 
 class Budgets:
@@ -31,6 +33,10 @@ class Budgets:
         # How often each function was gone through.
         self._gone: dict[ast.AST, int] = {}
         self._spent: dict[ast.AST | str, int] = {}
+        # Whether a function did nothing, when it was last gone through, that was not met before and that ranks do
+        # together, and gave no object.
+        self._only_compute: dict[ast.AST, bool] = {}
+        self._met: set[tuple[str, ast.AST]] = set()
         # By the library: how many steps there had been when the outermost of its functions was begun.
         self._begun: dict[str, int] = {}
         # What was cut off before its end, and whether something is gone through that may be.
@@ -69,6 +75,11 @@ class Budgets:
             else f"the copy of `{copied}` is too long"
         )
 
+    def only_computes(self, function: Function) -> bool:
+        """Whether a function took much of the budget, and last met nothing new with it: it computes what it gives."""
+        dear = self._spent.get(function.node, 0) > self.run.budget // _PARTS_OF_COMPUTING
+        return dear and self.run.checks and self._only_compute.get(function.node, False)
+
     @contextmanager
     def limited(self, key: object) -> Iterator[list[object]]:
         """Within, a part of the budget may be used, and nothing where that was too little before: enough is left for
@@ -91,18 +102,40 @@ class Budgets:
                 cut.append(key)
             run.budget, self._limited = whole, False
 
-    @contextmanager
-    def spending(self, function: Function, copied: str) -> Iterator[list[object]]:
-        """Within, a function is gone through. What it gives holds something afterwards where it was cut off."""
+    def spent_on(
+        self,
+        go: Callable[[Function, Sequence[Value], Mapping[str, Value], ast.AST], Value],
+        function: Function,
+        copied: str,
+        args: Sequence[Value],
+        keywords: Mapping[str, Value],
+        node: ast.AST,
+    ) -> Value:
+        """What a function gives that is gone through; nothing known where it was cut off.
+
+        Args:
+            go: goes through it.
+            function: that is called.
+            copied: the library that it is of.
+            args, keywords: what it gets.
+            node: the call.
+        """
         self._gone[function.node] = self._gone.get(function.node, 0) + 1
-        steps, outermost = self.run.steps, bool(copied) and copied not in self._begun
+        steps, met, sites = self.run.steps, len(self.run.events), len(self._met)
+        outermost = bool(copied) and copied not in self._begun
         if outermost:
             self._begun[copied] = steps
         try:
             with self.limited(copied) if outermost else nullcontext(list[object]()) as cut:
-                yield cut
+                result = go(function, args, keywords, node)
         finally:
             for key in (function.node, *([copied] if outermost else [])):
                 self._spent[key] = self._spent.get(key, 0) + self.run.steps - steps
             if outermost:
                 del self._begun[copied]
+        events = self.run.events[met:]
+        self._met.update((event.kind, event.node) for event in events)
+        alone = all("." in event.kind or event.kind == "raise" for event in events)
+        plain = alone and len(self._met) == sites and not result.of(Instance)
+        self._only_compute[function.node] = plain
+        return Value() if cut else result

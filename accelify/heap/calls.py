@@ -411,10 +411,10 @@ class Calls:
             self.run.leave_unread(used, node)
             self.run.leave_pieces(0)
             return Value()
+        if parts and self.budgets.only_computes(function):
+            return self.libraries.unknown_calls.computed(function.name, of_model, args, keywords, node)
         self.memory.begin()
-        with self.budgets.spending(function, copied) as left:
-            result = self._gone_through(function, args, keywords, node)
-        result = Value() if left else result
+        result = self.budgets.spent_on(self._gone_through, function, copied, args, keywords, node)
         self.memory.end_call(key, node, result)
         return result
 

@@ -247,6 +247,14 @@ class UnknownCalls:
         self.run.assume(f"{name} works row by row", node)
         return self.run.made(node, place, *operands, type_=TENSOR)
 
+    def computed(self, name: str, of_model: bool, args: Args, keywords: Keywords, node: ast.AST) -> Value:
+        """What a function of the project gives that is not gone through once more; `of_model`: a model's method."""
+        if of_model:
+            return self.model(f"`{name}`", args[1:], keywords, node)
+        self.run.assume(f"`{name}` only computes what it gives", node)
+        operands = self._operands(args, keywords)
+        return self.run.made(node, function(map(array_of, operands)), *operands)
+
     def bag_attribute(self, instance: Instance, name: str, node: ast.AST) -> Value | None:
         """An attribute of an object that took in what it got; None where it took in nothing."""
         bag = self.run.read(instance, "#bag")

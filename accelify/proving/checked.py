@@ -9,10 +9,13 @@ from accelify.conversion import Conversion
 from accelify.findings import Finding
 from accelify.heap.modules import text_of
 from accelify.knowledge import Knowledge
-from accelify.obligations import validate
+from accelify.obligations import Validation, validate
 from accelify.proving.findings import Named
 from accelify.proving.origins import Places
-from accelify.proving.projects import BUDGET
+from accelify.proving.rules import IN_PART
+
+# Some five seconds' worth of statements.
+BUDGET = 50_000
 
 
 def checked(conversion: Conversion, budget: int = BUDGET) -> list[Finding] | None:
@@ -36,4 +39,21 @@ def checked(conversion: Conversion, budget: int = BUDGET) -> list[Finding] | Non
         return None
     unchanged = replace(conversion, new_text=source.text, applied=[], remaining=[])
     named = Named(found, Places(unchanged, {}), [], checks=True)
-    return [finding for _, finding in named.findings()]
+    findings = [finding for _, finding in named.findings()]
+    return [*findings, _in_part(found, named, conversion)] if found.stopped else findings
+
+
+def _in_part(found: Validation, named: Named, conversion: Conversion) -> Finding:
+    lines = [line for path, line, _ in found.not_reached if path == named.entry_name]
+    rest = named.not_reached or "further rounds of its loops"
+    return Finding(
+        path=str(conversion.source.path or "<stdin>"),
+        line=min(lines, default=1),
+        column=1,
+        code=IN_PART.code,
+        name=IN_PART.name,
+        message=f"the analysis ends after {found.steps:,} steps, and what comes later is not checked: {rest}",
+        severity=IN_PART.severity,
+        safety=IN_PART.safety,
+        fixable=False,
+    )

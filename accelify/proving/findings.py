@@ -223,8 +223,13 @@ class Named:
             unread.setdefault(reason.text, []).append(reason)
         for text, reasons in unread.items():
             yield f"not read further: {text} ({self._lines(reasons)})"
-        if spans := self._spans(self.found.not_reached):
-            yield f"what these lines show or do is not proved, nor what they call: {spans}"
+        if self.not_reached:
+            yield f"what these lines show or do is not proved, nor what they call: {self.not_reached}"
+
+    @property
+    def not_reached(self) -> str:
+        """Where the statements are that the budget did not reach; empty where it reached all."""
+        return self._spans(self.found.not_reached)
 
     def _spans(self, spans: Iterable[tuple[str, int, int]]) -> str:
         """Statements by their first and last lines, those one after the other together."""

@@ -24,6 +24,8 @@ _DEMANDS = """\
 716 1 epoch
 717 3 tpu
 """
+# The budget of the engine was used up before all of the script was gone through.
+IN_PART = Rule("ACC013", "The analysis ended before the end of the script.", Severity.INFO, Safety.MANUAL)
 _NOTED = frozenset({"saved"})
 _BY_DEMAND: dict[str, Rule] = {}
 for _code, _effort, _demands in (line.split(maxsplit=2) for line in _DEMANDS.splitlines()):
