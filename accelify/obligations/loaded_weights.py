@@ -12,6 +12,7 @@ from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import Container, ModuleRef, Value
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.plain_files import holds_no_tensors
 from accelify.obligations.sinks import made
 
 _MOST_NESTED = 9
@@ -49,8 +50,10 @@ def is_of_no_device(event: Event, events: Sequence[Event]) -> bool:
     if not isinstance(event.node, ast.expr):
         return False
     tree = event.module.tree
-    trees = {one.module.path: one.module.tree for one in events}.values()
+    trees = [*{one.module.path: one.module.tree for one in events}.values()]
     if is_of_names(tree, event.node) or is_counted_on(trees, tree, event.node):
+        return True
+    if tree is not None and holds_no_tensors(event.node, tree, [one for one in trees if one is not None]):
         return True
     values = [*_written(event.node, event.module, events)]
     return bool(values) and all(map(_is_plain, values))
