@@ -12,6 +12,7 @@ from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import (
     array_of,
     container,
+    count_of,
     element,
     elements,
     end_of,
@@ -126,9 +127,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
         over = engine.run.read(ref, "#over")
         if over is not None:
             return _len(engine, [over], {}, node)
-    known = elements(engine.run, value)
-    if known is not None:
-        return constant(len(known))
+    if (known := count_of(engine.run, value, node)) is not None:
+        return known
     for ref in value.refs:
         if isinstance(ref, Iterable):
             return engine.run.made(node, ref.rounds, ref.item, type_="builtins.int")

@@ -96,6 +96,9 @@ def join(
         for one, other in ((left, right), (right, left)):
             if is_zero(one) and other.delta is not None and other.delta.is_same:
                 token, delta = other.token, other.delta  # a count that begins anew
+    optional = _optional(left, right, guard)
+    if optional == MAIN_FLAG and why is None:
+        why = guard.why if guard is not None else left.why or right.why
     return Value(
         place,
         why,
@@ -104,7 +107,7 @@ def join(
         left.const if same_constant else UNSET,
         token,
         delta,
-        _optional(left, right, guard),
+        optional,
         left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
         left.where if left.where == right.where else "",
     )
