@@ -16,6 +16,11 @@ def is_parameters(ref: Ref) -> bool:
     return isinstance(ref, Instance) and ref.kind == "parameters"
 
 
+def is_parameter(ref: Ref) -> bool:
+    """Whether it is one of the parameters of a model."""
+    return isinstance(ref, Bound) and ref.method == _PARAMETER
+
+
 def parameter_of(value: Value) -> Value:
     """One of the parameters of a model."""
     return Value(refs=(Bound(value, _PARAMETER),), type=TENSOR)
@@ -27,7 +32,7 @@ def owners(run: Run, parameters: Value, depth: int = 0) -> Iterator[Instance]:
         inner: list[Value | None] = []
         if is_parameters(ref):
             yield from (run.read(ref, "#of") or NONE).of(Instance)
-        elif isinstance(ref, Bound) and ref.method == _PARAMETER:
+        elif is_parameter(ref) and isinstance(ref, Bound):
             inner = [ref.receiver]
         elif isinstance(ref, Container):
             inner = [value for name, value in ref.looked_into().items() if name.startswith("[")]

@@ -32,7 +32,7 @@ from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
 from accelify.heap.operators import IN_PLACE, as_load, is_under_text
 from accelify.heap.pieces import Written
-from accelify.heap.state import is_part, part_written
+from accelify.heap.state import is_part, parameter_written, part_written
 from accelify.heap.tables import passed_back, with_part, written_to
 from accelify.heap.turns import FIRST, take_turns
 from accelify.heap.values import (
@@ -277,7 +277,7 @@ class Statements:
         if isinstance(stmt.target, ast.Subscript):
             self._bind_element(stmt.target, made, scope, again=True)
         else:
-            self.bind(stmt.target, made, scope)
+            self.bind(stmt.target, parameter_written(self.run, stmt, left, made), scope)
 
     def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:

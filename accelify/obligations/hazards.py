@@ -34,6 +34,8 @@ _WRITING = (*_EMPTYING, "a")
 _SCALING = re.compile(r"[/*]|div|mul|mean|average|avg", re.IGNORECASE)
 _MEAN = re.compile(r"^[\w.]*mean\(|\.mean\([^()]*\)$")
 _MEETINGS = ("backward", "step", "collective")
+# A script that steps by hand may ask for its gradients alone.
+_TRAINING = frozenset({"backward", "step", "gradients"})
 _WRITES = frozenset({"file.write", "file.append"})
 
 
@@ -199,7 +201,7 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     # Where each round wraps its model, none trains on with that of the round before.
     anew = {loop.number for loop in event.loops if wrapped and all(loop.number in one for one in wrapped)}
     around = {loop.number for loop in event.loops} - anew
-    training = [other for other in events if other.kind in ("backward", "step")]
+    training = [other for other in events if other.kind in _TRAINING]
     if any(around & {loop.number for loop in other.loops} for other in training):
         return True
     number = next((n for n, other in enumerate(events) if other is event), 0)
@@ -211,7 +213,7 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     later = events[number:]
     # Where the same call wraps again, it wraps another model.
     end = next((n for n, other in enumerate(later) if other.kind == "wrapped" and other.node in before), None)
-    return bool(before) and any(other.kind in ("backward", "step") for other in later[:end])
+    return bool(before) and any(other.kind in _TRAINING for other in later[:end])
 
 
 def _begins_run(event: Event) -> bool:
