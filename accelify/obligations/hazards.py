@@ -59,7 +59,7 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _on_first(event, events)
     elif event.kind == "sees one":
         yield from _sees_one(event, events)
-    elif event.kind == "gathers":
+    elif event.kind in ("gathers", "reduces"):
         yield from padded(event, events)
     elif event.kind == "accumulate":
         yield from never_averaged(event, events)

@@ -95,17 +95,27 @@ def _key_of(expr: ast.expr) -> tuple[str | None, ast.expr]:
 
 def _bound(expr: ast.expr, module: ModuleRef) -> ast.expr:
     """What a name is bound to, where that is done once in the function around it; any other expression itself."""
+    found = bindings(expr, module)
+    return found[0] if len(found) == 1 else expr
+
+
+def bindings(expr: ast.expr, module: ModuleRef) -> list[ast.expr]:
+    """What a name is bound to in the function around it; nothing for any other expression.
+
+    Args:
+        expr: the name, or another expression.
+        module: in which it stands.
+    """
     if not isinstance(expr, ast.Name) or module.tree is None:
-        return expr
+        return []
     around: ast.AST = module.tree
     for one in ast.walk(module.tree):
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
             if one.lineno <= expr.lineno <= (one.end_lineno or one.lineno):
                 around = one
-    found = [
+    return [
         one.value
         for one in ast.walk(around)
         if isinstance(one, ast.Assign)
         and any(isinstance(target, ast.Name) and target.id == expr.id for target in one.targets)
     ]
-    return found[0] if len(found) == 1 else expr
