@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.heap.containers import array_of
 from accelify.heap.models import is_prepared
-from accelify.heap.schedules import is_of_all, length_of
+from accelify.heap.schedules import EARLY, is_of_all, length_of, written_length
 from accelify.heap.values import Function, Instance, Value
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def stepped(
     known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
     if kind == "schedule" and any(_is_short(run, _length(engine, one, node)) for one in known):
         detail = "fast"
+    elif any(run.read(one, EARLY) is not None for one in known):
+        detail = "early"
     inner = instance.wrapped.of(Instance) if instance.wrapped is not None and run.at_model else []
     unwrapped = inner or ([instance] if detail == "plain" else [])
     if detail in ("plain", "prepared") and any(_is_bare(run, one) for one in unwrapped):
@@ -55,7 +57,8 @@ def _length(engine: Interpreter, schedule: Instance, node: ast.AST) -> Value | N
     rates = engine.run.read(schedule, "#rates")
     if rates is not None:
         return length_of(engine, [rates], node)
-    return engine.run.read(schedule, "#length")
+    found = engine.run.read(schedule, "#length")
+    return written_length(engine, schedule, node) if found is None and engine.run.checks else found
 
 
 def _is_short(run: Run, length: Value | None) -> bool:

@@ -22,7 +22,7 @@ from accelify.domains.placement import (
     wide,
 )
 from accelify.domains.replacing import replace
-from accelify.heap import misuse, shapes
+from accelify.heap import shapes
 from accelify.heap.axes import (
     arguments_of,
     axis_of,
@@ -55,7 +55,7 @@ from accelify.heap.models import hold_parts
 from accelify.heap.on_tpu import STEPPED
 from accelify.heap.paths import has_other_name, joined_path
 from accelify.heap.random_draws import RandomDraws
-from accelify.heap.schedules import length_of, rates_of
+from accelify.heap.schedules import schedule_made
 from accelify.heap.texts import text_of
 from accelify.heap.values import (
     LENGTH,
@@ -475,12 +475,7 @@ class Transfers:
             loader_made(self.run, made, args, keywords, node)
             self.run.store.set(made, WHOLE, constant(True) if row.note == WHOLE[1:] else None)
         if row.kind == "scheduler":
-            rates = rates_of(self.engine, [*args, *keywords.values()])
-            length = length_of(self.engine, [*args, *keywords.values(), rates or NONE], node)
-            self.run.store.set(made, "#rates", rates)
-            self.run.store.set(made, "#length", length)
-            if length is not None and self.run.checks:
-                misuse.of_length(self.run, length, node)
+            schedule_made(self.engine, made, args, keywords, node)
         if row.kind == "generator":
             self.random.made(row, made, args, keywords, node)
             return Value(refs=(made,), type=type_)
