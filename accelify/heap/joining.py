@@ -26,7 +26,9 @@ from accelify.heap.values import (
     MAIN_FLAG,
     ONCE,
     OTHERS_FLAG,
+    PARAMETER,
     RANK,
+    TENSOR,
     UNSET,
     Function,
     Guard,
@@ -124,6 +126,8 @@ def _does_nothing(ref: Ref) -> bool:
 def _type(left: Value, right: Value) -> str:
     if left.type == right.type or right.const is None:
         return left.type
+    if {left.type, right.type} == {TENSOR, PARAMETER}:
+        return PARAMETER  # among those of a model there is one that is made by itself
     # A rank, and the number of the one process that there is where it has none.
     numbers = RANK in (left.type, right.type) and isinstance(
         left.const if right.type == RANK else right.const, int

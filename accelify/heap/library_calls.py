@@ -24,6 +24,7 @@ from accelify.heap.containers import (
 from accelify.heap.found_files import is_found
 from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
+from accelify.heap.model_parameters import has_own_parameters
 from accelify.heap.models import SIGNS, asked, gone_through, mark
 from accelify.heap.moved import COPYING, are_passed, sent
 from accelify.heap.paths import TEMPORARY, joined_path, known_of, pattern, with_text
@@ -169,7 +170,7 @@ class LibraryCalls:
         statistics_begun(self.run, name, node)
         if name in SIGNS:
             mark(self.run, receiver, trained=True)
-        if name == "parameters" and instance is not None and instance.kind == "module":
+        if name == "parameters" and instance is not None and has_own_parameters(self.run, instance):
             return self._parameters(receiver, node)
         weights = name == "state_dict" and instance is not None and instance.kind == "module"
         if (

@@ -14,9 +14,8 @@ from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of
 from accelify.heap.model_parameters import is_parameter
 from accelify.heap.run import Run
-from accelify.heap.values import TENSOR, UNSET, Bound, Instance, Ref, Value, constant
+from accelify.heap.values import PARAMETER, TENSOR, UNSET, Bound, Instance, Ref, Value, constant
 
-PARAMETER = "torch.nn.Parameter"
 _HOLDERS = frozenset({"module", "parameters"})
 _OF_OPTIMIZERS = frozenset({"param_groups"})
 # What torch's optimizers read in a group of parameters at each step; a script may put what it likes beside it.

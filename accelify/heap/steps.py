@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.heap.containers import array_of
+from accelify.heap.model_parameters import LOOSE
 from accelify.heap.models import is_prepared
 from accelify.heap.schedules import EARLY, is_of_all, length_of, written_length
 from accelify.heap.values import Function, Instance, Value
@@ -49,6 +50,8 @@ def stepped(
         detail = "bare"
     for closure in [value for value in [*args, *keywords.values()] if value.of(Function)]:
         engine.calls.call(closure, [], {}, node)
+    if any(run.read(one, LOOSE) is not None for one in (instance, *known)):
+        run.meet("loose", node, f"{instance.kind}.step")
     run.meet(kind, node, f"{instance.kind}.step", [*args, *keywords.values()], detail=detail)
 
 

@@ -22,7 +22,7 @@ from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.other_ways import is_on_another_way
 from accelify.obligations.padded_shares import padded
-from accelify.obligations.past_wrappers import is_without_gradients
+from accelify.obligations.past_wrappers import in_no_model, is_without_gradients
 from accelify.obligations.polled_files import polled
 from accelify.obligations.runs import is_of_one_process, of_its_run
 from accelify.obligations.sinks import SHOWING, made, places, word_of
@@ -63,6 +63,8 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from padded(event, events)
     elif event.kind == "accumulate":
         yield from never_averaged(event, events)
+    elif event.kind == "loose":
+        yield from in_no_model(event, events)
     elif event.kind == "polls":
         yield from polled(event, events)
 
