@@ -42,6 +42,7 @@ from accelify.heap.counts import (
     within_pass,
 )
 from accelify.heap.device_texts import asks_for_kind
+from accelify.heap.divisions import meet_division
 from accelify.heap.fields import name_of, whole_of
 from accelify.heap.flags import ASKED, FLAGS, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
@@ -164,8 +165,8 @@ class Expressions:
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
             return with_text(text_of(self.engine, node, filled), percent(left, filled[1:]))
-        if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right.type == PART:
-            self.run.meet("divide", node, "", [right])
+        if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
+            meet_division(self.run, node, left, right)
         if isinstance(op, ast.Div | ast.Mult) and is_zero(left) and right.place.is_uniform:
             return left
         left_place, right_place = array_of(left), array_of(right)

@@ -452,7 +452,7 @@ def of_result(
 ) -> None:
     """What a collective of torch.distributed gathers, and its result, which is None: it writes to what it gets."""
     if kind := "gathers" if "gather" in name else "reduces" if "reduce" in name else "":
-        run.meet(kind, node, name, args)
+        run.meet(kind, node, name, [*args, *(keywords[word] for word in ("op",) if word in keywords)])
     tree = run.module.tree
     if "async_op" in keywords or tree is None:
         return

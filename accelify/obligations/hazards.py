@@ -16,6 +16,7 @@ from accelify.heap.models import ALONE
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance, ModuleRef
+from accelify.obligations.averaged_ratios import averaged
 from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.left_out import never_averaged
 from accelify.obligations.loaded_weights import loaded_bare
@@ -60,6 +61,7 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     elif event.kind == "sees one":
         yield from _sees_one(event, events)
     elif event.kind in ("gathers", "reduces"):
+        yield from averaged(event, events)
         yield from padded(event, events)
     elif event.kind == "accumulate":
         yield from never_averaged(event, events)
