@@ -21,7 +21,6 @@ from accelify.heap.containers import (
     has_one_each,
     is_among,
     is_part_of_all,
-    keys_in,
     keys_of,
     put,
 )
@@ -51,6 +50,7 @@ from accelify.heap.moved import was_moved
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.parts_of_rows import of_each_row, part_of
 from accelify.heap.paths import joined_path, named_in, pattern, with_text
+from accelify.heap.spread_dictionaries import spread_into
 from accelify.heap.state import is_part
 from accelify.heap.texts import known_text, percent, text_of, texts_of
 from accelify.heap.unbound import meet_unset
@@ -353,13 +353,7 @@ class Expressions:
         made = container(self.run, "dict", node)
         for key, value in parts:
             if key is None:
-                if not value.refs or any(keys_in(ref) is None for ref in value.of(Container)):
-                    put(self.run, made, element(self.run, value, node))
-                for name, inner in [
-                    item for ref in value.of(Container) for item in ref.looked_into().items()
-                ]:
-                    if name.startswith("["):
-                        self.run.store.set(made, name, inner)
+                spread_into(self.run, made, value, node)
             else:
                 named = self.evaluate(key, scope)
                 put(self.run, made, value, named.const)

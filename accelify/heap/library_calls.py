@@ -21,6 +21,7 @@ from accelify.heap.containers import (
     elements,
     put,
 )
+from accelify.heap.fields import merged
 from accelify.heap.found_files import is_found
 from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
@@ -433,6 +434,9 @@ class LibraryCalls:
         place = result.place if row.transfer == "mix" else function(map(array_of, given), rowwise=True)
         why = None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", *given)
         for one in row.mutates:
+            if one.receiver and len(args) > 1 and row.transfer == "none":
+                for value in arguments_of(one, args, keywords, shift):
+                    merged(self.run, value)
             number = -1 if one.receiver else one.position
             for value in arguments_of(one, args, keywords, shift) if row.name.endswith("_") else ():
                 part_written(self.run, value, Value(place, why), node)
