@@ -34,8 +34,8 @@ def averaged(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         found = _ratio(why, ratios) if why is not None else None
         if found is not None:
             text = (
-                "the processes average ratios of sums of their own, which is not the ratio of all; put both sums "
-                "together first, and divide then"
+                "ratios that each process makes of its own sums are put together, which does not give the ratio of "
+                "all; put both sums together first, and divide then"
             )
             yield made(event, "gathered", Status.NAMED, text, found)
 

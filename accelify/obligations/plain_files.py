@@ -158,9 +158,11 @@ def _handed(
     return [(one, tree) for one in _loads(function) if one.id in names]
 
 
-def _bound(around: ast.AST, module: ast.Module) -> _Uses | None:
+def _bound(
+    around: ast.Assign | ast.AnnAssign | ast.For | ast.comprehension | ast.NamedExpr, module: ast.Module
+) -> _Uses | None:
     """Where what is assigned to names or attributes, or gone over, is read."""
-    targets = around.targets if isinstance(around, ast.Assign) else [getattr(around, "target", around)]
+    targets = around.targets if isinstance(around, ast.Assign) else [around.target]
     place: ast.AST | None = around
     while place is not None and not isinstance(
         place, (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef, ast.Module)
@@ -250,7 +252,9 @@ def _functions(module: ast.Module) -> dict[str, list[tuple[ast.FunctionDef | ast
     """The functions of a module by their names, and the constructors by those of their classes; with whether the first
     parameter is the object."""
     found = dict[str, list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]]()
-    for cls in (module, *(one for one in ast.walk(module) if isinstance(one, ast.ClassDef))):
+    classes = [one for one in ast.walk(module) if isinstance(one, ast.ClassDef)]
+    places: list[ast.Module | ast.ClassDef] = [module, *classes]
+    for cls in places:
         for one in cls.body:
             if isinstance(one, _FUNCTIONS):
                 name = cls.name if isinstance(cls, ast.ClassDef) and one.name == "__init__" else one.name
