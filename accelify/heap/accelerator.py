@@ -220,6 +220,7 @@ def accelerator_method(
         if run.checks:
             misuse.of_gather(run, name, first, node)
             misuse.thrown_away(run, name, node)
+            _meet_sums(run, name, first, node)
         if name == "gather_object" and first.of(Container):
             # The elements of all ranks' lists, one after the other.
             each = elements(run, first) or [element(run, first, node)]
@@ -241,6 +242,7 @@ def accelerator_method(
         run.meet("collective", node, "accelerator.reduce")
         if run.checks:
             misuse.thrown_away(run, name, node)
+            _meet_sums(run, name, first, node)
         alike = _alike(run, first, node) if word == "sum" else None
         return _over_tensors(
             run, first, lambda place: all_reduced(place, word), node, f"reduced by {word}", alike=alike
@@ -347,6 +349,12 @@ def _is_trained(run: Run, arg: ast.expr, value: Value) -> bool:
 
 def _main(run: Run, node: ast.AST) -> Guard:
     return Guard("main", run.reason(node, "only the main process"))
+
+
+def _meet_sums(run: Run, name: str, value: Value, node: ast.AST) -> None:
+    """What is put together of sums of each process: Accelerate's loaders fill up the last batches."""
+    if run.at_model and name in ("gather", "reduce"):
+        run.meet("reduces", node, f"accelerator.{name}", [value])
 
 
 def _word(value: Value | None) -> str:

@@ -12,6 +12,7 @@ from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import (
     array_of,
     container,
+    count_of,
     element,
     elements,
     end_of,
@@ -32,6 +33,7 @@ from accelify.heap.counts import COUNTS, is_number, share_of
 from accelify.heap.dividing import divides
 from accelify.heap.drawn_batches import drawn
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
+from accelify.heap.gradients import gradients
 from accelify.heap.moved import are_passed
 from accelify.heap.parameters import SPREAD
 from accelify.heap.partials import partial_of
@@ -126,9 +128,8 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
         over = engine.run.read(ref, "#over")
         if over is not None:
             return _len(engine, [over], {}, node)
-    known = elements(engine.run, value)
-    if known is not None:
-        return constant(len(known))
+    if (known := count_of(engine.run, value, node)) is not None:
+        return known
     for ref in value.refs:
         if isinstance(ref, Iterable):
             return engine.run.made(node, ref.rounds, ref.item, type_="builtins.int")
@@ -326,17 +327,6 @@ def _namespace(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
     return Value(refs=(made,)) if not args else None
 
 
-def _gradients(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
-    """`torch.autograd.grad`: gradients by rows have rows, those by parameters are linear in what they are of."""
-    of = args[0] if args else keywords.get("outputs", NONE)
-    by = args[1] if len(args) > 1 else keywords.get("inputs", NONE)
-    places = array_of(of), array_of(by)
-    place = function(places[:1], linearly=True) if places[1].is_same else function(places, rowwise=True)
-    made = container(engine.run, "tuple")
-    put(engine.run, made, engine.run.made(node, place, of, by, type_="torch.Tensor"))
-    return Value(refs=(made,), type="tuple")
-
-
 def _grids(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     """`meshgrid`: each of the axes repeated along the others; None where rows come along another one than the first."""
     known = keywords.get("indexing", constant("ij")).const == "ij"
@@ -359,7 +349,7 @@ def _import_module(engine: Interpreter, args: Args, keywords: Keywords, node: as
 BUILTINS: dict[str, Callable[[Interpreter, Args, Keywords, ast.AST], Value | None]] = {
     "builtins.range": _range,
     "typing.cast": _cast,
-    "torch.autograd.grad": _gradients,
+    "torch.autograd.grad": gradients,
     "torch.meshgrid": _grids,
     "types.SimpleNamespace": _namespace,
     "argparse.Namespace": _namespace,

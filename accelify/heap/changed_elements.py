@@ -6,6 +6,7 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from accelify.heap.containers import element
 from accelify.heap.values import Container, Iterable, Ref, Value, is_zero
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Changed:
     def __init__(self, engine: Interpreter, stmt: ast.For | ast.AsyncFor, scope: Ref, over: Iterable) -> None:
         self._engine = engine
         self._name = _changing(stmt) if engine.run.checks else ""
-        self._scope = scope
+        self._stmt, self._scope = stmt, scope
         self._found: list[tuple[Value, Value]] = []
         table = _rewritten(stmt) if engine.run.checks and not over.elements else None
         self._tables: list[tuple[Container, Value]] = []
@@ -50,6 +51,8 @@ class Changed:
         run = self._engine.run
         del run.absent[len(run.absent) - len(self._tables) :]
         self._made = [run.read(ref, "[]") for ref, _ in self._tables]
+        if isinstance(self._stmt.target, ast.Tuple) and self._name:
+            item = element(run, item, self._stmt, 1)
         owner = self._engine.names.owner(self._name, self._scope) if self._name and not item.refs else None
         now = self._engine.run.read(owner, self._name) if owner is not None else None
         if now is not None and not now.refs and now.place != item.place:
@@ -60,7 +63,9 @@ class Changed:
         run = self._engine.run
         for (ref, _), made_of in zip(self._tables, self._made, strict=False):
             run.store.set(ref, "[]", None if made_of is None else made_of.plain())
-        for ref in value.of(Container) if self._found else ():
+        table = _table_of(self._stmt) if self._found else None
+        shown = self._engine.evaluate(table, self._scope).of(Container) if table is not None else []
+        for ref in [*value.of(Container), *shown] if self._found else ():
             for slot, inner in list(ref.looked_into().items()):
                 made = [now for item, now in self._found if item.place == inner.place]
                 if slot[0] == "[" and not inner.refs and made:
@@ -86,12 +91,24 @@ def _rewritten(stmt: ast.For | ast.AsyncFor) -> ast.expr | None:
     return table if written == {ast.unparse(target)} else None
 
 
+def _table_of(stmt: ast.For | ast.AsyncFor) -> ast.expr | None:
+    """The dictionary whose values a loop goes over: `for x in table.values()`, `for key, x in table.items()`."""
+    called = stmt.iter.func if isinstance(stmt.iter, ast.Call) else None
+    asked = "items" if isinstance(stmt.target, ast.Tuple) else "values"
+    fits = isinstance(called, ast.Attribute) and called.attr == asked
+    base = called.value if isinstance(called, ast.Attribute) and fits else None
+    return base if isinstance(base, ast.Name | ast.Attribute) else None
+
+
 @lru_cache(maxsize=512)
 def _changing(stmt: ast.For | ast.AsyncFor) -> str:
     """The name for the elements, where the loop hands it to a call, and never binds it; "" elsewhere."""
-    if not isinstance(stmt.target, ast.Name):
+    target = stmt.target
+    if isinstance(target, ast.Tuple) and len(target.elts) == 2 and _table_of(stmt) is not None:
+        target = target.elts[1]
+    if not isinstance(target, ast.Name):
         return ""
-    name = stmt.target.id
+    name = target.id
     inside = [one for part in stmt.body for one in ast.walk(part)]
     names = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
     called = {arg for one in inside if isinstance(one, ast.Call) for arg in (one.args[:1] or [one.func])}

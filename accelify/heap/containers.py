@@ -302,6 +302,14 @@ def elements(run: Run, value: Value) -> list[Value] | None:
     return found
 
 
+def count_of(run: Run, value: Value, node: ast.AST) -> Value | None:
+    """How many elements a container has, where that is known, or that the main process has others than the rest."""
+    if (known := elements(run, value)) is not None:
+        return constant(len(known))
+    sizes = [size for ref in value.of(Container) if (size := ref.slot("#known")) is not None]
+    return next((run.made(node, one.place, one) for one in sizes if not one.place.is_same), None)
+
+
 def element(run: Run, value: Value, node: ast.AST, key: Any = UNSET) -> Value:
     """What an element of a value may be."""
     found: Value | None = None

@@ -287,7 +287,8 @@ def of_ranks(run: Run, node: ast.Compare, left: Value, right: Value) -> Value | 
         return constant((WRAPPER in names) == isinstance(node.ops[0], ast.In | ast.Is | ast.Eq))
     if flag in (_TRUE, _FALSE):
         return constant(flag == _TRUE)
-    return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=flag) if flag else None
+    made_by = left.why if left.optional == MAIN_FLAG else None
+    return Value(own(), run.reason(node, f"`{run.segment(node)}`", made_by), type=flag) if flag else None
 
 
 def names_of(run: Run, value: Value) -> set[str]:

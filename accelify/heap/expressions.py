@@ -21,7 +21,6 @@ from accelify.heap.containers import (
     has_one_each,
     is_among,
     is_part_of_all,
-    keys_in,
     keys_of,
     put,
 )
@@ -42,6 +41,7 @@ from accelify.heap.counts import (
     within_pass,
 )
 from accelify.heap.device_texts import asks_for_kind
+from accelify.heap.divisions import meet_division
 from accelify.heap.fields import name_of, whole_of
 from accelify.heap.flags import ASKED, FLAGS, OPPOSITES, asked, together, truth
 from accelify.heap.locations import meet_together
@@ -50,6 +50,7 @@ from accelify.heap.moved import was_moved
 from accelify.heap.operators import COMPARED, METHODS, NUMBERS, REFLECTED
 from accelify.heap.parts_of_rows import of_each_row, part_of
 from accelify.heap.paths import joined_path, named_in, pattern, with_text
+from accelify.heap.spread_dictionaries import spread_into
 from accelify.heap.state import is_part
 from accelify.heap.texts import known_text, percent, text_of, texts_of
 from accelify.heap.unbound import meet_unset
@@ -164,8 +165,8 @@ class Expressions:
         if isinstance(op, ast.Mod) and (left.type == "builtins.str" or isinstance(left.const, str)):
             filled = [left, *(elements(self.run, right) or [right])]
             return with_text(text_of(self.engine, node, filled), percent(left, filled[1:]))
-        if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right.type == PART:
-            self.run.meet("divide", node, "", [right])
+        if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod):
+            meet_division(self.run, node, left, right)
         if isinstance(op, ast.Div | ast.Mult) and is_zero(left) and right.place.is_uniform:
             return left
         left_place, right_place = array_of(left), array_of(right)
@@ -352,13 +353,7 @@ class Expressions:
         made = container(self.run, "dict", node)
         for key, value in parts:
             if key is None:
-                if not value.refs or any(keys_in(ref) is None for ref in value.of(Container)):
-                    put(self.run, made, element(self.run, value, node))
-                for name, inner in [
-                    item for ref in value.of(Container) for item in ref.looked_into().items()
-                ]:
-                    if name.startswith("["):
-                        self.run.store.set(made, name, inner)
+                spread_into(self.run, made, value, node)
             else:
                 named = self.evaluate(key, scope)
                 put(self.run, made, value, named.const)

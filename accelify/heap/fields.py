@@ -105,9 +105,32 @@ def write_field(run: Run, value: Value, name: Value, written: Value, node: ast.A
             run.store.set(ref, known, written)
             continue
         run.store.look(ref)
-        there = [] if node is not None and _is_new(run, node) else _matching(ref, name)
-        for field in [*there, OTHERS]:
-            run.store.set(ref, field, join(run.read(ref, field), written))
+        of_class = _of_class(ref, name)
+        there = [] if node is not None and _is_new(run, node) else [*of_class, *_matching(ref, name)]
+        for field in dict.fromkeys([*there, OTHERS]):
+            run.store.set(ref, field, join(run.read(ref, field) or of_class.get(field), written))
+
+
+def merged(run: Run, value: Value) -> None:
+    """A method of a library's object takes something in, such as a file of settings: what its attributes are is no
+    longer known.
+
+    Args:
+        run: the run.
+        value: the object.
+    """
+    objects = tuple(
+        ref for ref in value.refs if is_unknown(ref) and any(name[0] != "#" for name in ref.fields)
+    )
+    if objects:
+        write_field(run, Value(refs=objects), Value(), Value())
+
+
+def _of_class(ref: Ref, name: Value) -> dict[str, Value]:
+    """What an object has from its class under the names that a name may mean, but for methods."""
+    line = ref.cls.line_up() if isinstance(ref, Instance) and ref.cls is not None else []
+    found = {field: one.fields[field] for one in reversed(line) for field in _matching(one, name)}
+    return {field: value for field, value in found.items() if not any(one.fixed for one in value.refs)}
 
 
 def _is_new(run: Run, call: ast.AST) -> bool:

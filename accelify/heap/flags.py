@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from accelify.domains.placement import Kind, function, own
-from accelify.heap.containers import array_of
+from accelify.heap.containers import array_of, count_of
 from accelify.heap.run import Run
 from accelify.heap.values import (
     FOUND_FLAG,
@@ -20,6 +20,7 @@ from accelify.heap.values import (
     SEVERAL,
     SOME_FLAG,
     UNSET,
+    Container,
     Value,
 )
 
@@ -50,7 +51,7 @@ def flagged(run: Run, node: ast.AST, value: Value) -> Value:
     if value.optional != MAIN_FLAG or not (value.refs or value.type == "builtins.str"):
         return value
     text = f"`{run.segment(node)}` is there on the main process alone"
-    return Value(own(), run.reason(node, text), type=MAIN_FLAG)
+    return Value(own(), run.reason(node, text, value.why), type=MAIN_FLAG)
 
 
 def asked(run: Run, node: ast.AST, value: Value) -> Value:
@@ -61,7 +62,8 @@ def asked(run: Run, node: ast.AST, value: Value) -> Value:
             fixed = any(isinstance(side, ast.Constant) for side in (node.left, *node.comparators))
             return Value(own(), run.reason(node, f"`{run.segment(node)}`", None if fixed else value))
         return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=OTHERS_FLAG)
-    return flagged(run, node, value)
+    count = count_of(run, value, node) if run.checks and value.of(Container) else None
+    return flagged(run, node, value) if count is None or count.place.is_same else count
 
 
 def together(run: Run, node: ast.BoolOp | ast.BinOp, values: Sequence[Value]) -> Value:
@@ -73,7 +75,9 @@ def together(run: Run, node: ast.BoolOp | ast.BinOp, values: Sequence[Value]) ->
     if run.checks and (both or all(value.place.is_uniform for value in rest)):
         # `not distributed or rank == 0`: of one process that is alone it is true as well.
         if len(found := set(types) & FLAGS) == 1:
-            return Value(own(), run.reason(node, f"`{run.segment(node)}`"), type=found.pop())
+            why = next(value.why for value in values if value.type in found)
+            made_by = why.parents if why is not None else ()
+            return Value(own(), run.reason(node, f"`{run.segment(node)}`", *made_by), type=found.pop())
     # Of what goes by the time, such as whether a file named by it is there, the main process alone is asked.
     plain = all(value.place.is_uniform or (both and value.place.kind is Kind.CLOCK) for value in rest)
     if MAIN_FLAG in types and OTHERS_FLAG not in types and plain:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from accelify.heap.on_tpu import STEPPED
+from accelify.heap.model_parameters import STEPPED
 from accelify.heap.run import Run
 from accelify.heap.values import NONE, Container, Instance, Value, constant
 

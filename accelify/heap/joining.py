@@ -26,7 +26,9 @@ from accelify.heap.values import (
     MAIN_FLAG,
     ONCE,
     OTHERS_FLAG,
+    PARAMETER,
     RANK,
+    TENSOR,
     UNSET,
     Function,
     Guard,
@@ -96,6 +98,9 @@ def join(
         for one, other in ((left, right), (right, left)):
             if is_zero(one) and other.delta is not None and other.delta.is_same:
                 token, delta = other.token, other.delta  # a count that begins anew
+    optional = _optional(left, right, guard)
+    if optional == MAIN_FLAG and why is None:
+        why = guard.why if guard is not None else left.why or right.why
     return Value(
         place,
         why,
@@ -104,7 +109,7 @@ def join(
         left.const if same_constant else UNSET,
         token,
         delta,
-        _optional(left, right, guard),
+        optional,
         left.text if same_constant or left.text == right.text != "" else joined_text(left, right),
         left.where if left.where == right.where else "",
     )
@@ -121,6 +126,8 @@ def _does_nothing(ref: Ref) -> bool:
 def _type(left: Value, right: Value) -> str:
     if left.type == right.type or right.const is None:
         return left.type
+    if {left.type, right.type} == {TENSOR, PARAMETER}:
+        return PARAMETER  # among those of a model there is one that is made by itself
     # A rank, and the number of the one process that there is where it has none.
     numbers = RANK in (left.type, right.type) and isinstance(
         left.const if right.type == RANK else right.const, int

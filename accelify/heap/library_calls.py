@@ -21,9 +21,11 @@ from accelify.heap.containers import (
     elements,
     put,
 )
+from accelify.heap.fields import merged
 from accelify.heap.found_files import is_found
 from accelify.heap.host_reads import meet_host
 from accelify.heap.library_state import LEVELS, MAIN_LOGS, LibraryState
+from accelify.heap.model_parameters import has_own_parameters
 from accelify.heap.models import SIGNS, asked, gone_through, mark
 from accelify.heap.moved import COPYING, are_passed, sent
 from accelify.heap.paths import TEMPORARY, joined_path, known_of, pattern, with_text
@@ -169,7 +171,7 @@ class LibraryCalls:
         statistics_begun(self.run, name, node)
         if name in SIGNS:
             mark(self.run, receiver, trained=True)
-        if name == "parameters" and instance is not None and instance.kind == "module":
+        if name == "parameters" and instance is not None and has_own_parameters(self.run, instance):
             return self._parameters(receiver, node)
         weights = name == "state_dict" and instance is not None and instance.kind == "module"
         if (
@@ -432,6 +434,9 @@ class LibraryCalls:
         place = result.place if row.transfer == "mix" else function(map(array_of, given), rowwise=True)
         why = None if place.is_same else self.run.reason(node, f"`{self.run.segment(node)}`", *given)
         for one in row.mutates:
+            if one.receiver and len(args) > 1 and row.transfer == "none":
+                for value in arguments_of(one, args, keywords, shift):
+                    merged(self.run, value)
             number = -1 if one.receiver else one.position
             for value in arguments_of(one, args, keywords, shift) if row.name.endswith("_") else ():
                 part_written(self.run, value, Value(place, why), node)

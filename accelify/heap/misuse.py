@@ -451,8 +451,8 @@ def of_result(
     run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
 ) -> None:
     """What a collective of torch.distributed gathers, and its result, which is None: it writes to what it gets."""
-    if "gather" in name:
-        run.meet("gathers", node, name, args)
+    if kind := "gathers" if "gather" in name else "reduces" if "reduce" in name else "":
+        run.meet(kind, node, name, [*args, *(keywords[word] for word in ("op",) if word in keywords)])
     tree = run.module.tree
     if "async_op" in keywords or tree is None:
         return

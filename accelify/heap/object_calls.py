@@ -11,9 +11,9 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import tuple_of
 from accelify.heap.frozen import is_frozen
 from accelify.heap.locations import meet_model
+from accelify.heap.model_parameters import STEPPED
 from accelify.heap.models import ALONE, HOOKS, PRE_HOOKS, SENDS, has_parameters
 from accelify.heap.moved import is_used
-from accelify.heap.on_tpu import STEPPED
 from accelify.heap.state import MODE_OF_ONE, mode_met, statistics_made
 from accelify.heap.values import NONE, UNSET, Instance, Ref, Value, constant
 

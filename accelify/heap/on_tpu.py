@@ -15,11 +15,10 @@ from accelify.domains.placement import Kind
 from accelify.heap.containers import array_of
 from accelify.heap.divisors import made_of
 from accelify.heap.locations import text_of
+from accelify.heap.model_parameters import STEPPED
 from accelify.heap.run import Run
 from accelify.heap.values import Function, Instance, Value
 
-# Set on a model of whose parameters an optimizer is made.
-STEPPED = "#stepped"
 _FETCHES = frozenset({"item", "tolist"})
 _NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool"})
 # What makes the rows of a batch as long as the longest of them.

@@ -3,21 +3,74 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.domains.placement import Kind, same
+from accelify.heap import misuse
 from accelify.heap.containers import array_of, elements
-from accelify.heap.values import COUNTER, PASS, PASSES, UNDIVIDED, Function, Ref, Value
+from accelify.heap.values import (
+    COUNTER,
+    NONE,
+    PASS,
+    PASSES,
+    UNDIVIDED,
+    Function,
+    Instance,
+    Ref,
+    Value,
+    constant,
+)
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 # Numbers of batches that all processes have together.
 _WHOLE = frozenset({PASS, PASSES, UNDIVIDED})
+# The mark of a schedule whose warm-up is in steps of one process, and its length in steps of all.
+EARLY = "#early"
 
 
-def rates_of(engine: Interpreter, given: Sequence[Value]) -> Value | None:
+def schedule_made(
+    engine: Interpreter, made: Instance, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
+) -> None:
+    """Note what is known of a schedule of a library as it is made: how long it is, and which functions it calls.
+
+    Args:
+        engine: the engine.
+        made: the schedule.
+        args: what it is made of, by position.
+        keywords: the other arguments.
+        node: where it is made.
+    """
+    run, given = engine.run, [*args, *keywords.values()]
+    rates = _rates_of(engine, given)
+    length = length_of(engine, [*given, rates or NONE], node)
+    run.store.set(made, "#rates", rates)
+    run.store.set(made, "#length", length)
+    if length is not None and run.checks:
+        misuse.of_length(run, length, node)
+        run.store.set(made, EARLY, constant(True) if _warms_up_early(args, keywords) else None)
+
+
+def _warms_up_early(args: Sequence[Value], keywords: Mapping[str, Value]) -> bool:
+    """Whether a length is as many steps for each process as it is told, and the warm-up in it is not."""
+    numbers = [value for value in args[1:] if not value.refs]
+    warm_up = keywords.get("num_warmup_steps", numbers[0] if len(numbers) > 1 else NONE)
+    total = keywords.get("num_training_steps", numbers[1] if len(numbers) > 1 else NONE)
+    plain = warm_up.place.is_same and not warm_up.refs and warm_up.type not in _WHOLE
+    return (array_of(total).degree or 0) < 0 and plain and warm_up.const not in (None, 0)
+
+
+def written_length(engine: Interpreter, schedule: Instance, node: ast.AST) -> Value | None:
+    """The length of a schedule of the script's class, among what an object of it has; None of a library's."""
+    known = schedule.cls is not None
+    fields = [value for name, value in schedule.fields.items() if name[0] != "#"] if known else []
+    counts = [one for one in fields if not one.refs and one.type != COUNTER and not array_of(one).phase]
+    return length_of(engine, counts, node)
+
+
+def _rates_of(engine: Interpreter, given: Sequence[Value]) -> Value | None:
     """The functions that a schedule calls at each step, None where there are none.
 
     Args:
@@ -53,7 +106,7 @@ def length_of(engine: Interpreter, given: Sequence[Value], node: ast.AST) -> Val
                 ]
             engine.run.store.undo()
             if of_rounds.is_same and not of_steps.is_same:
-                return value
+                return Value(same(1), value.why)
     return None
 
 

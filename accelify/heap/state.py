@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from accelify.domains.placement import own
 from accelify.domains.replacing import replace
 from accelify.heap.containers import array_of
+from accelify.heap.model_parameters import is_parameter
 from accelify.heap.run import Run
-from accelify.heap.values import TENSOR, UNSET, Bound, Instance, Ref, Value, constant
+from accelify.heap.values import PARAMETER, TENSOR, UNSET, Bound, Instance, Ref, Value, constant
 
-PARAMETER = "torch.nn.Parameter"
 _HOLDERS = frozenset({"module", "parameters"})
 _OF_OPTIMIZERS = frozenset({"param_groups"})
 # What torch's optimizers read in a group of parameters at each step; a script may put what it likes beside it.
@@ -68,6 +68,13 @@ def part_written(
         if detail and again and run.in_each_round():
             detail = "in each round"
         run.meet("state.write", node, run.segment(node), [value], detail=detail)
+
+
+def parameter_written(run: Run, stmt: ast.AugAssign, stood: Value, value: Value) -> Value:
+    """What a name gets in place of what it was; of a parameter that is the model's: `weight -= rate * gradient`."""
+    if isinstance(stmt.target, ast.Name) and any(map(is_parameter, stood.refs)):
+        run.meet("state.write", stmt, run.segment(stmt), [value])
+    return value
 
 
 def state_written(run: Run, ref: Ref, name: str, value: Value, node: ast.AST) -> Value:

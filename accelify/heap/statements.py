@@ -30,10 +30,10 @@ from accelify.heap.handlers import (
 from accelify.heap.library_state import redirected
 from accelify.heap.modules import asks_for_main
 from accelify.heap.names import bound_as
-from accelify.heap.operators import IN_PLACE, as_load, is_under_text
+from accelify.heap.operators import IN_PLACE, as_load
 from accelify.heap.pieces import Written
-from accelify.heap.state import is_part, part_written
-from accelify.heap.tables import passed_back, with_part, written_to
+from accelify.heap.state import is_part, parameter_written, part_written
+from accelify.heap.tables import is_of_container, passed_back, with_part, written_to
 from accelify.heap.turns import FIRST, take_turns
 from accelify.heap.values import (
     BATCH,
@@ -225,7 +225,7 @@ class Statements:
             and not self.engine.evaluate(node.value, scope).of(Instance)
         ):
             self.bind_again(node.value, value, scope)  # a tensor's
-        elif isinstance(node, ast.Name | ast.Attribute) or (value.type == "dict" and is_under_text(node)):
+        elif isinstance(node, ast.Name | ast.Attribute) or is_of_container(self.engine, node, value, scope):
             self.bind(node, value, scope)
 
     # Simple statements
@@ -277,7 +277,7 @@ class Statements:
         if isinstance(stmt.target, ast.Subscript):
             self._bind_element(stmt.target, made, scope, again=True)
         else:
-            self.bind(stmt.target, made, scope)
+            self.bind(stmt.target, parameter_written(self.run, stmt, left, made), scope)
 
     def _Delete(self, stmt: ast.Delete, scope: Ref) -> None:
         for target in stmt.targets:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accelify.heap.containers import array_of
+from accelify.heap.model_parameters import LOOSE
 from accelify.heap.models import is_prepared
-from accelify.heap.schedules import is_of_all, length_of
+from accelify.heap.schedules import EARLY, is_of_all, length_of, written_length
 from accelify.heap.values import Function, Instance, Value
 
 if TYPE_CHECKING:
@@ -41,12 +42,16 @@ def stepped(
     known = instance.wrapped.of(Instance) if instance.wrapped is not None else []
     if kind == "schedule" and any(_is_short(run, _length(engine, one, node)) for one in known):
         detail = "fast"
+    elif any(run.read(one, EARLY) is not None for one in known):
+        detail = "early"
     inner = instance.wrapped.of(Instance) if instance.wrapped is not None and run.at_model else []
     unwrapped = inner or ([instance] if detail == "plain" else [])
     if detail in ("plain", "prepared") and any(_is_bare(run, one) for one in unwrapped):
         detail = "bare"
     for closure in [value for value in [*args, *keywords.values()] if value.of(Function)]:
         engine.calls.call(closure, [], {}, node)
+    if any(run.read(one, LOOSE) is not None for one in (instance, *known)):
+        run.meet("loose", node, f"{instance.kind}.step")
     run.meet(kind, node, f"{instance.kind}.step", [*args, *keywords.values()], detail=detail)
 
 
@@ -55,7 +60,8 @@ def _length(engine: Interpreter, schedule: Instance, node: ast.AST) -> Value | N
     rates = engine.run.read(schedule, "#rates")
     if rates is not None:
         return length_of(engine, [rates], node)
-    return engine.run.read(schedule, "#length")
+    found = engine.run.read(schedule, "#length")
+    return written_length(engine, schedule, node) if found is None and engine.run.checks else found
 
 
 def _is_short(run: Run, length: Value | None) -> bool:

@@ -378,6 +378,8 @@ class Store:
             now = key[0].fields.get(key[1])
             if self.pieces and (key not in one or key not in other):
                 self.note(*key)
+            if now is None and isinstance(key[0], Instance) and key[0].cls is not None:
+                now = _of_class(key[0].cls, key[1])
             under = guard
             if guard is not None and guard.place.kind is Kind.ROUND and (key not in one or key not in other):
                 alone = (key[0], MADE) in (one if key in one else other) and key[0] not in lasting
@@ -397,9 +399,11 @@ class Store:
                 bound = guard.kind if key in one else _OTHERS.get(guard.kind, "")
                 together[key] = now if _OTHERS.get(bound) != now.type else None
                 continue
-            # A length that is known on the one way alone is not known.
+            # A length that is known on the one way alone is not known, but for who has another one.
             unknown = key[1] == "#known" and left != right
-            found = None if unknown else join(left, right, under, in_order=in_order)
+            of_some = under is not None and under.kind in _OTHERS
+            parted = Value(under.place, under.why) if under is not None and of_some else None
+            found = parted if unknown else join(left, right, under, in_order=in_order)
             if by_round and found is not None and left is not None and right is not None:
                 found = added_by_round(found, left, right)
             together[key] = found
@@ -418,6 +422,13 @@ class Store:
             if value is not None and value.refs and not self.is_of_shared_round(*key)
             for ref in value.of(Container)
         )
+
+
+def _of_class(cls: Class, name: str) -> Value | None:
+    """What an object has from its class under a name, where that is no method."""
+    found = (ref.fields[name] for ref in cls.line_up() if name in ref.fields)
+    value = next(found, None)
+    return None if value is None or is_fixed(value) else value
 
 
 def _may_be_unbound(key: Key) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.meeting_rows import mixing
 from accelify.domains.placement import Kind, Placement, function, is_figure, own
-from accelify.heap.values import Ref, Value
+from accelify.heap.operators import is_under_text
+from accelify.heap.values import Container, Ref, Value
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -32,6 +33,21 @@ def written_to(engine: Interpreter, holder: ast.expr, scope: Ref) -> tuple[Value
         if table.type in _TABLES:
             return table, holder.value
     return engine.evaluate(holder, scope), holder
+
+
+def is_of_container(engine: Interpreter, node: ast.expr, value: Value, scope: Ref) -> bool:
+    """Whether what a call has changed in place is an element of a list or a dictionary.
+
+    Args:
+        engine: the interpreter.
+        node: the expression that was handed over.
+        value: what it is now.
+        scope: where it stands.
+    """
+    if value.type == "dict" and is_under_text(node):
+        return True
+    base = node.value if isinstance(node, ast.Subscript) else None
+    return isinstance(base, ast.Name | ast.Attribute) and bool(engine.evaluate(base, scope).of(Container))
 
 
 def with_part(run: Run, base: Value, part: Placement, again: bool) -> Placement:

@@ -22,7 +22,7 @@ from accelify.domains.placement import (
     wide,
 )
 from accelify.domains.replacing import replace
-from accelify.heap import misuse, shapes
+from accelify.heap import shapes
 from accelify.heap.axes import (
     arguments_of,
     axis_of,
@@ -50,12 +50,11 @@ from accelify.heap.fields import answered
 from accelify.heap.flags import OPPOSITES
 from accelify.heap.loaders import loader_made
 from accelify.heap.locations import location_of, meet_together, note_items
-from accelify.heap.model_parameters import owners
+from accelify.heap.model_parameters import is_parameters, optimizer_made
 from accelify.heap.models import hold_parts
-from accelify.heap.on_tpu import STEPPED
 from accelify.heap.paths import has_other_name, joined_path
 from accelify.heap.random_draws import RandomDraws
-from accelify.heap.schedules import length_of, rates_of
+from accelify.heap.schedules import schedule_made
 from accelify.heap.texts import text_of
 from accelify.heap.values import (
     LENGTH,
@@ -432,6 +431,8 @@ class Transfers:
             (node, row.name), lambda: Instance(None, row.returns or row.name, row.kind or "bar")
         )
         over = args[0] if args else keywords.get("iterable")
+        if len(args) > 1 and any(is_parameters(ref) for value in args for ref in value.refs):
+            over = tuple_of(self.run, args)  # one after the other
         whole = (LENGTH, PASS, UNDIVIDED, WIDTH, "builtins.int")
         if over is not None and not over.refs and (isinstance(over.const, int) or over.type in whole):
             over = Value(refs=(self.engine.iteration.counted(args, node),))  # as many rounds as a number says
@@ -469,18 +470,13 @@ class Transfers:
                 value for ref in first.of(Instance) if (value := self.run.read(ref, "#of")) is not None
             ]
             self.run.store.set(made, "#of", stepped[0] if stepped else None)
-            for model in owners(self.run, first) if self.run.checks else ():
-                self.run.store.set(model, STEPPED, constant(True))
+            if self.run.checks:
+                optimizer_made(self.run, made, first)
         if row.kind == "loader":
             loader_made(self.run, made, args, keywords, node)
             self.run.store.set(made, WHOLE, constant(True) if row.note == WHOLE[1:] else None)
         if row.kind == "scheduler":
-            rates = rates_of(self.engine, [*args, *keywords.values()])
-            length = length_of(self.engine, [*args, *keywords.values(), rates or NONE], node)
-            self.run.store.set(made, "#rates", rates)
-            self.run.store.set(made, "#length", length)
-            if length is not None and self.run.checks:
-                misuse.of_length(self.run, length, node)
+            schedule_made(self.engine, made, args, keywords, node)
         if row.kind == "generator":
             self.random.made(row, made, args, keywords, node)
             return Value(refs=(made,), type=type_)

@@ -29,7 +29,7 @@ PART_OF_ROWS = "#part of rows"
 BATCH = "#batch"
 # A tuple or a list of tensors: how long it is counts no samples.
 TUPLE = "builtins.tuple"
-TENSOR = "torch.Tensor"
+TENSOR, PARAMETER = "torch.Tensor", "torch.nn.Parameter"
 # Where a tensor lies.
 HOST, DEVICE = "host", "device"
 # On the host as well, as it was made there: it may be meant for there.

@@ -22,6 +22,7 @@ from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.input_gradients import is_for_input
 from accelify.obligations.left_groups import after_leaving
+from accelify.obligations.left_out import of_gradients
 from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
@@ -139,6 +140,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     if one.sink == "state.write" and one.demand == "same":
         if not goes_into_training(event, events) or _is_taken_back(event, one) or _have_left(event, events):
             return
+        one = of_gradients(one, events)
     if one.demand == "content":
         if _is_of_one(event) or not _writes_shares(event):
             yield from _content(event, events)

@@ -16,13 +16,14 @@ from accelify.heap.models import ALONE
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance, ModuleRef
+from accelify.obligations.averaged_ratios import averaged
 from accelify.obligations.both_ways import is_on_both_ways
 from accelify.obligations.left_out import never_averaged
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.other_ways import is_on_another_way
 from accelify.obligations.padded_shares import padded
-from accelify.obligations.past_wrappers import is_without_gradients
+from accelify.obligations.past_wrappers import in_no_model, is_without_gradients
 from accelify.obligations.polled_files import polled
 from accelify.obligations.runs import is_of_one_process, of_its_run
 from accelify.obligations.sinks import SHOWING, made, places, word_of
@@ -34,6 +35,8 @@ _WRITING = (*_EMPTYING, "a")
 _SCALING = re.compile(r"[/*]|div|mul|mean|average|avg", re.IGNORECASE)
 _MEAN = re.compile(r"^[\w.]*mean\(|\.mean\([^()]*\)$")
 _MEETINGS = ("backward", "step", "collective")
+# A script that steps by hand may ask for its gradients alone.
+_TRAINING = frozenset({"backward", "step", "gradients"})
 _WRITES = frozenset({"file.write", "file.append"})
 
 
@@ -57,10 +60,13 @@ def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield from _on_first(event, events)
     elif event.kind == "sees one":
         yield from _sees_one(event, events)
-    elif event.kind == "gathers":
+    elif event.kind in ("gathers", "reduces"):
+        yield from averaged(event, events)
         yield from padded(event, events)
     elif event.kind == "accumulate":
         yield from never_averaged(event, events)
+    elif event.kind == "loose":
+        yield from in_no_model(event, events)
     elif event.kind == "polls":
         yield from polled(event, events)
 
@@ -199,7 +205,7 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     # Where each round wraps its model, none trains on with that of the round before.
     anew = {loop.number for loop in event.loops if wrapped and all(loop.number in one for one in wrapped)}
     around = {loop.number for loop in event.loops} - anew
-    training = [other for other in events if other.kind in ("backward", "step")]
+    training = [other for other in events if other.kind in _TRAINING]
     if any(around & {loop.number for loop in other.loops} for other in training):
         return True
     number = next((n for n, other in enumerate(events) if other is event), 0)
@@ -211,7 +217,7 @@ def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     later = events[number:]
     # Where the same call wraps again, it wraps another model.
     end = next((n for n, other in enumerate(later) if other.kind == "wrapped" and other.node in before), None)
-    return bool(before) and any(other.kind in ("backward", "step") for other in later[:end])
+    return bool(before) and any(other.kind in _TRAINING for other in later[:end])
 
 
 def _begins_run(event: Event) -> bool:

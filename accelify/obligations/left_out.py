@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from accelify.heap.run import Event
 from accelify.obligations.obligation import Obligation, Status
@@ -107,6 +108,22 @@ def never_averaged(event: Event, events: Sequence[Event]) -> Iterator[Obligation
             "out the one before each step"
         )
         yield made(event, "prepared", Status.NAMED, text)
+
+
+def of_gradients(one: Obligation, events: Sequence[Event]) -> Obligation:
+    """A write to what is trained, where it is made of gradients that the script asks for by itself.
+
+    Args:
+        one: what was found of the write.
+        events: all of the script.
+    """
+    steps = {(step.path, step.line) for step in one.reason.steps()} if one.reason is not None else set()
+    asked = (other for other in events if other.kind == "gradients")
+    if all((other.module.path, other.line) not in steps for other in asked):
+        return one
+    text = one.found.partition("`")[2].partition("`")[0]
+    found = f"`{text}` gets gradients of `torch.autograd.grad`, which no wrapper averages over the processes"
+    return replace(one, found=f"{found}; average them first (all_reduce, reduce), or call backward")
 
 
 def _under(event: Event) -> ast.With | ast.AsyncWith | None:

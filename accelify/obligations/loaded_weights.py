@@ -12,6 +12,7 @@ from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import Container, ModuleRef, Value
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.plain_files import holds_no_tensors
 from accelify.obligations.sinks import made
 
 _MOST_NESTED = 9
@@ -49,8 +50,10 @@ def is_of_no_device(event: Event, events: Sequence[Event]) -> bool:
     if not isinstance(event.node, ast.expr):
         return False
     tree = event.module.tree
-    trees = {one.module.path: one.module.tree for one in events}.values()
+    trees = [*{one.module.path: one.module.tree for one in events}.values()]
     if is_of_names(tree, event.node) or is_counted_on(trees, tree, event.node):
+        return True
+    if tree is not None and holds_no_tensors(event.node, tree, [one for one in trees if one is not None]):
         return True
     values = [*_written(event.node, event.module, events)]
     return bool(values) and all(map(_is_plain, values))
@@ -92,17 +95,27 @@ def _key_of(expr: ast.expr) -> tuple[str | None, ast.expr]:
 
 def _bound(expr: ast.expr, module: ModuleRef) -> ast.expr:
     """What a name is bound to, where that is done once in the function around it; any other expression itself."""
+    found = bindings(expr, module)
+    return found[0] if len(found) == 1 else expr
+
+
+def bindings(expr: ast.expr, module: ModuleRef) -> list[ast.expr]:
+    """What a name is bound to in the function around it; nothing for any other expression.
+
+    Args:
+        expr: the name, or another expression.
+        module: in which it stands.
+    """
     if not isinstance(expr, ast.Name) or module.tree is None:
-        return expr
+        return []
     around: ast.AST = module.tree
     for one in ast.walk(module.tree):
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
             if one.lineno <= expr.lineno <= (one.end_lineno or one.lineno):
                 around = one
-    found = [
+    return [
         one.value
         for one in ast.walk(around)
         if isinstance(one, ast.Assign)
         and any(isinstance(target, ast.Name) and target.id == expr.id for target in one.targets)
     ]
-    return found[0] if len(found) == 1 else expr

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from accelify.heap.on_tpu import STEPPED
+from accelify.heap.model_parameters import STEPPED
 from accelify.heap.run import Event
 from accelify.heap.values import Class, Instance
 from accelify.obligations.obligation import Obligation, Status
@@ -48,13 +48,29 @@ def unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     past = "a model that is not prepared" if has_accelerator(event, events) else "the model past its wrapper"
     if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):
         return  # the finding is at the step
-    if not any(other.kind == "wrapped" for other in events):
+    is_apart = event.detail == "stepped" and not has_accelerator(event, events)
+    if is_apart or not any(other.kind == "wrapped" for other in events):
         past = "a model that has no wrapper"
     text = f"`{event.name}` calls {past}: its gradients are not averaged over the processes"
     one = made(event, "prepared", Status.NAMED, text)
     # In a method of the model itself it is the call of the method that goes past the wrapper.
     by = event.via[0] if event.via and event.name.startswith("self(") else None
     yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
+
+
+def in_no_model(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """An optimizer that steps parameters of no model, beside those of one whose gradients are averaged.
+
+    Args:
+        event: the step.
+        events: all of the script.
+    """
+    if any(other.kind == "wrapped" for other in events) and not is_averaged_by_hand(event, events):
+        text = (
+            "the optimizer steps parameters that are in no wrapped model: their gradients are not averaged over the "
+            "processes; make them a part of the model before it is wrapped"
+        )
+        yield made(event, "prepared", Status.NAMED, text)
 
 
 def is_averaged_by_hand(event: Event, events: Sequence[Event]) -> bool:
@@ -80,13 +96,13 @@ def _may_be_of_gradients(event: Event, events: Sequence[Event]) -> bool:
 
 @lru_cache(maxsize=64)
 def _of_gradients(tree: ast.Module) -> list[tuple[int, int]]:
-    """The first and last lines of the functions of a module that ask for gradients, and of its loops over
+    """The first and last lines of the functions and calls of a module that ask for gradients, and of its loops over
     parameters."""
     return [
         (one.lineno, one.end_lineno or one.lineno)
         for one in ast.walk(tree)
         if (isinstance(one, ast.For) and _PARAMETERS.search(ast.unparse(one.iter)))
-        or (isinstance(one, _FUNCTIONS) and any(map(_is_gradient, ast.walk(one))))
+        or (isinstance(one, (*_FUNCTIONS, ast.Call)) and any(map(_is_gradient, ast.walk(one))))
     ]
 
 

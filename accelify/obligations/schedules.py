@@ -54,6 +54,12 @@ def scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "at its end after 1/N of the training"
         )
         yield made(event, "rounds", Status.NAMED, text)
+    elif event.detail == "early" and event.shared:
+        text = (
+            "a prepared scheduler goes a step for every process each time, and its warm-up is in steps of one: it is "
+            "over after 1/N of them; multiply it by the number of processes, as the length is"
+        )
+        yield made(event, "rounds", Status.NAMED, text)
     elif event.detail in ("plain", "whole") and event.shared and has_accelerator(event, events):
         text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
         yield made(event, "rounds", Status.NAMED, text)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, TensorDataset
 
-data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
+data = TensorDataset(torch.ones(64, 4), torch.ones(64, 1))
 """,
     "torch": """\
 import os
@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Sampler, TensorDataset
 
-data = TensorDataset(torch.ones(60, 4), torch.ones(60, 1))
+data = TensorDataset(torch.ones(64, 4), torch.ones(64, 1))
 """,
 }
 LOOP = """

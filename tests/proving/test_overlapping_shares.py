@@ -58,6 +58,7 @@ def evaluate(loader):
     {line}
     return every.mean()
 model = torch.nn.Linear(4, 1)
+data = TensorDataset(torch.ones(61, 4), torch.ones(61, 1))
 shares = DistributedSampler(data, shuffle=False{drops})
 mean = evaluate(DataLoader(data, batch_size=4, {sampler}))
 if dist.get_rank() == 0:
