@@ -133,7 +133,7 @@ def convert(
             fail(
                 f"--output - takes one script, and this one is converted together with {others}: name a folder."
             )
-        proofs = _proofs(conversions, inputs.scripts)
+        proofs = _proofs(conversions, inputs)
         conversions = [conversion.published() for conversion in conversions]
         mark(conversions)
         files: list[tuple[Path, bytes]] = []
@@ -299,7 +299,7 @@ def _copies(
     return list(copies.items())
 
 
-def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[str, Validation]:
+def _proofs(conversions: Sequence[Conversion], inputs: Inputs) -> dict[str, Validation]:
     """What is proved of each converted script, by its name; what is not stands with its findings from then on.
 
     Raises SourceError for rows of the user's configuration that make no sense.
@@ -308,7 +308,9 @@ def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[
 
     found: dict[str, Validation] = {}
     said: set[tuple[str, Path, int]] = set()
-    entries = {one.source.path or STDIN: one for one in entries_of(conversions, scripts)}
+    entries = {
+        one.source.path or STDIN: one for one in entries_of(conversions, inputs.scripts, inputs.imports)
+    }
     for path in followed(entries, len(entries), "proving"):
         with garbage_left():
             found[str(path)] = prove(conversions, entries[path], said=said)
@@ -393,7 +395,7 @@ def _filter(
     try:
         with garbage_left():
             conversion = convert_source(read_script(STDIN), options)
-        proofs = _proofs([conversion], [])
+        proofs = _proofs([conversion], Inputs())
         conversion = conversion.published()
         mark([conversion])
         write_all(_page(report, [conversion], {}, verified))
