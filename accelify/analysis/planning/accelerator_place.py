@@ -67,7 +67,7 @@ class AcceleratorPlace(ConstructorArguments):
                 self.arguments[name] = stated
             if name == "cpu" and name in self.arguments and (stated is None or not self._names_known(found)):
                 found, stated = self._wish_of_callers(found, core)
-            late = name in self.argument_reads and self._comes_late(name, core)
+            late = name == "mixed_precision" and name in self.arguments and self._comes_late(name, core)
             if name in self.arguments and (stated is None or late or not self._names_known(found)):
                 wish = self.arguments.pop(name)
                 if not any(
