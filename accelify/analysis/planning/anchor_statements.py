@@ -51,8 +51,11 @@ def _is_plain(script: ScriptModel, stmt: ast.stmt) -> bool:
     if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt.value is None:
         return False
     names = [n for n in walk(stmt.value) if isinstance(n, ast.Name)]
-    called = {id(n.func) for n in walk(stmt.value) if isinstance(n, ast.Call)}
-    origins = [script.qualname(n) or ("" if id(n) in called else "builtins") for n in names]
+    called = [n.func for n in walk(stmt.value) if isinstance(n, ast.Call)]
+    if any((dotted(one) or str(getattr(one, "attr", ""))).rpartition(".")[2] == "open" for one in called):
+        return False  # the main process opens it, and has to be known
+    own = set(map(id, called))
+    origins = [script.qualname(n) or ("" if id(n) in own else "builtins") for n in names]
     return all(one.partition(".")[0] in {"builtins", *sys.stdlib_module_names} for one in origins)
 
 
