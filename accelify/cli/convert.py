@@ -30,6 +30,7 @@ from accelify.source import SourceError, make_folder, read_bytes, write_all
 if TYPE_CHECKING:
     from accelify.conversion import Conversion, ConvertOptions, GatheredConversions
     from accelify.obligations import Validation
+    from accelify.project import Imports
 
 
 class BatchSize(StrEnum):
@@ -314,7 +315,23 @@ def _proofs(conversions: Sequence[Conversion], inputs: Inputs) -> dict[str, Vali
     for path in followed(entries, len(entries), "proving"):
         with garbage_left():
             found[str(path)] = prove(conversions, entries[path], said=said)
+            _name_unread(conversions, entries[path], inputs.imports)
     return found
+
+
+def _name_unread(conversions: Sequence[Conversion], entry: Conversion, imports: Imports) -> None:
+    """Note the options of a script and its modules that decide nothing any more."""
+    from accelify.heap.modules import text_of
+    from accelify.unread_options import unread_options
+
+    reached = imports.reached(entry.place) if entry.place is not None else []
+    known = {one.place: one for one in conversions}
+    group = [entry, *(known[path] for path in reached if path in known and path != entry.place)]
+    modules: dict[Path | None, str] = {path: text_of(path) or "" for path in reached if path not in known}
+    for path, sentence in unread_options(group, modules):
+        home = known.get(path, entry)
+        if sentence not in home.notes and home.changed:
+            home.notes.append(sentence)
 
 
 def _report(
