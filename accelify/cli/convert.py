@@ -142,6 +142,7 @@ def convert(
         if output == "-":
             for conversion in conversions:
                 write_bytes(conversion.source.encode(conversion.new_text))
+            targets = {path: path for path in inputs.scripts}
         elif not diff:
             targets = _targets(conversions, inputs, output)
             files += _files(conversions, targets)
@@ -161,6 +162,7 @@ def convert(
     # Scripts that distribute themselves have the batch size of one process already.
     several = "" if replace_ddp else batch_size.value
     _report(conversions, shown, diff=diff, json=json, stream=stream, batch_size=several, targets=targets)
+    terminal.say_written(report)
     raise typer.Exit(max(exit_code(conversions), NEEDS_A_PERSON if passed_over else CONVERTED))
 
 
@@ -421,6 +423,7 @@ def _filter(
 
             shown = proofs if assumptions else {}
             print(conversions_json([conversion], with_text=True, proofs=shown), end="")
+            terminal.say_written(report)
             return exit_code([conversion])
         if not diff:
             write_bytes(conversion.source.encode(conversion.new_text))
@@ -429,5 +432,11 @@ def _filter(
         return BAD_INPUT
     shown = proofs if assumptions else {}
     several = "" if options.replace_ddp else options.batch_size
-    _report([conversion], shown, diff=diff, json=False, stream=sys.stderr, batch_size=several, targets={})
+    from accelify.report.written import STDIN as PRINTED
+
+    targets = {} if diff else {PRINTED: PRINTED}
+    _report(
+        [conversion], shown, diff=diff, json=False, stream=sys.stderr, batch_size=several, targets=targets
+    )
+    terminal.say_written(report)
     return exit_code([conversion])

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn, TextIO, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress
 
 _Result = TypeVar("_Result")
@@ -36,6 +38,13 @@ def complain(sentence: str) -> None:
 
     for line in f"accelify: {sentence}".split("\n"):
         print(wrapped(line, width(sys.stderr)), file=sys.stderr)
+
+
+def say_written(*files: Path | None) -> None:
+    """Say on standard error, as standard output may be a pipe's, where files that were asked for are."""
+    for file in files:
+        if file is not None and amount != QUIET:
+            print(f"Written: {file}", file=sys.stderr)
 
 
 def coloured(stream: TextIO) -> bool:

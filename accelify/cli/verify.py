@@ -170,6 +170,8 @@ def verify(
     else:
         wide = None if sys.stdout.isatty() else _WIDTH
         show.print_report(report, Console(width=wide, no_color=not coloured(sys.stdout)))
+    drawn = plot if report.original is not None else None
+    terminal.say_written(drawn, report_file)
     raise typer.Exit(report.exit_code)
 
 
