@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -100,3 +101,16 @@ def test_a_command_is_not_broken(width: int) -> None:
 def test_a_lone_backquote_holds_nothing_together() -> None:
     assert wrapped("one ` two three", 10) == "one ` two\n    three"
     assert wrapped("two  blanks `a b` c", 80) == "two  blanks `a b` c"
+
+
+def test_a_long_name_is_cut_and_the_count_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(terminal, "PATIENCE", -1.0)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    paths = [Path(f"{'a_long_name_' * 10}{number}.py") for number in range(3)]
+    assert list(terminal.followed(paths, 3, "converting")) == paths
+    shown = re.findall(r"converting[^\r\n]*", re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", screen.getvalue()))
+    assert shown
+    assert all(re.search(r"\d/3 \d:\d\d:\d\d a_long_name.*…$", line.rstrip()) for line in shown), shown
