@@ -52,7 +52,7 @@ def convert(
             "--output",
             "-o",
             metavar="FILE|DIR",
-            help="Write there instead of in place, in a folder with the modules that are imported; - prints it.",
+            help="Write to this file or folder (with imported modules), not in place; - prints the script.",
         ),
     ] = None,
     batch_size: Annotated[
@@ -75,7 +75,8 @@ def convert(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Also write a page to look at the changes.")
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Also write an HTML page with both versions side by side."),
     ] = None,
     assumptions: Annotated[
         bool,
@@ -87,7 +88,8 @@ def convert(
     verified: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE.json", help="What `verify --json` printed: its loss curves go on the page."
+            metavar="FILE.json",
+            help="A file with the output of `verify --json`: its loss curves go on the page of --report.",
         ),
     ] = None,
 ) -> None:
@@ -96,9 +98,9 @@ def convert(
     On one process the losses stay the same to the bit. On N processes each takes the script's batch size: N times the
     batch, 1/N of the steps. With --batch-size total they share the script's batch: the same steps, the same losses.
 
-    Scripts are written in place, all of them or, where one cannot be written, none. One of a folder that cannot be
-    read is passed over, with a message and exit code 1; one that is named ends the run. What needs a person is left as
-    it was and listed in the summary.
+    Scripts are written in place: all of them, or none if one cannot be written. A script of a folder that cannot be
+    read is left out, with a message and exit code 1; one that you name yourself ends the run. What needs a person is
+    left as it was and listed in the summary.
     """
     from accelify.conversion import ConvertOptions
 
