@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from accelify.analysis.joined import JoinedTree
@@ -42,6 +43,7 @@ from accelify.screen import is_made_by_configuration, may_train
 from accelify.source import Source
 from accelify.transforms import DRAWN_ALONE, THREADING, TRANSFORMS
 from accelify.transforms.base import Change, Context
+from accelify.unread_imports import without_unread_imports
 
 NO_LOOP = "it has no training loop (no call of backward)"
 _PASS_IT = "pass it the Accelerator as that script does"
@@ -152,7 +154,7 @@ def _convert(
     models.append(script)
     plain = lower(script, replace_ddp=options.replace_ddp) if _may_be_lowered(tree.text, options) else None
     if plain is not None:
-        return _convert_plain(source, script, plain, name, options)
+        return _convert_plain(source, script, plain, name, options, imports)
     plan = _planned(script, options)
     if plan.blockers and plan.blockers[0].code == "ACC002":
         return _without_loop(source, tree, imports)
@@ -163,6 +165,7 @@ def _convert(
     context, changes = _changes(script, plan, name, options, others)
     found = apply_changes([source], script.tree, context, changes)[0]
     context.release()
+    _leave_out_imports([found], others)
     if others is not None and found.status == CONVERTED:
         # Scripts that import its functions are converted without it, and call them as before.
         found.until = other_callers(others, plan, [found])
@@ -216,7 +219,12 @@ def _may_be_lowered(text: str, options: ConvertOptions) -> bool:
 
 
 def _convert_plain(
-    source: Source, script: ScriptModel, plain: Plain, name: str, options: ConvertOptions
+    source: Source,
+    script: ScriptModel,
+    plain: Plain,
+    name: str,
+    options: ConvertOptions,
+    imports: Imports | None,
 ) -> Conversion:
     """Convert the plain form of a script that distributed or scaled by hand; places are those of the script itself."""
     if not plain.problems and plain.known.distributed and options.batch_size == "total":
@@ -241,6 +249,7 @@ def _convert_plain(
     if found.status == CONVERTED:
         applied = [plain.original(f) for f in found.applied]
         found.applied = sorted({*applied, *plain.findings})
+        _leave_out_imports([found], OtherCallers(script, [source], imports) if imports is not None else None)
     else:
         found.new_text = source.text
     found.remaining = sorted({plain.original(f) for f in found.remaining})
@@ -261,6 +270,15 @@ def _changes(
     changes.extend(DRAWN_ALONE(context, changes))
     changes.extend(THREADING(context, changes))
     return context, changes
+
+
+def _leave_out_imports(conversions: Iterable[Conversion], others: OtherCallers | None) -> None:
+    """Take out imports that the edits have left without a reader."""
+    for one in conversions:
+        if one.status != CONVERTED:
+            continue
+        read = partial(others.reading, one.source.path) if others is not None else set[str]().intersection
+        one.new_text = without_unread_imports(one.source.text, one.new_text, read)
 
 
 def _as_asked(blockers: list[Blocker], options: ConvertOptions) -> list[Blocker]:
@@ -396,6 +414,7 @@ def _convert_group(
     context, changes = _changes(script, plan, name, options, others)
     found = apply_changes(sources, script.tree, context, changes)
     context.release()
+    _leave_out_imports(found, others)
     found[0] = source.finished(found[0], options.runtime)
     if found[0].status == REFUSED:
         return [found[0]]

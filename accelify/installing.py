@@ -12,17 +12,17 @@ WITH_TORCH = frozenset({"deepspeed", "runtime"})
 
 
 def install_command(extra: str) -> str:
-    """`pip install '/home/me/accelify[runtime]'`: the command that adds an extra to this installation.
+    """`pip install '/home/me/accelify[runtime]'`, in backquotes: the command that adds an extra to this installation.
 
     Args:
         extra: its name in pyproject.toml.
     """
     source = clone()
     if source is None:
-        return f"pip install {shlex.quote(_elsewhere(extra))}"
+        return f"`pip install {shlex.quote(_elsewhere(extra))}`"
     limits = source / "constraints.txt"
     limited = f"-c {shlex.quote(str(limits))} " if extra in WITH_TORCH and limits.is_file() else ""
-    return f"pip install {limited}'{source}[{extra}]'"
+    return f"`pip install {limited}'{source}[{extra}]'`"
 
 
 def clone() -> Path | None:

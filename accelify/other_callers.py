@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -97,6 +98,30 @@ class OtherCallers:
                 source = Source.read(path)
                 if "load_state_dict" in source.text and reads_with_prefix(source.tree):
                     found.append(path)
+        return found
+
+    def reading(self, module: Path | None, names: Collection[str]) -> set[str]:
+        """Those of some names of a file that another file may import from it, or read as its attributes."""
+        if module is None or self._entry is None:
+            return set()
+        if module.name == "__init__.py":
+            return {*names}
+        place = module.resolve()
+        if place not in self._files:
+            self._files[place] = _files(self._entry, place, self._together, self._imports)
+        stem, found = re.escape(place.stem), set[str]()
+        taken = re.compile(rf"\bfrom\s+[\w.]*\b{stem}\s+import\s*(\([^)]*\)|[^\n]*)".encode())
+        renamed = re.compile(rf"\b{stem}\s+as\s".encode())
+        for path in (*self._files[place], *(self._together - {place})):
+            data = looked_at.read(self._imports.place(path)) or b""
+            parts = [match[1] for match in taken.finditer(data)]
+            if any(b"*" in part for part in parts) or renamed.search(data):
+                parts = [data]
+            for name in map(str.encode, names):
+                if any(re.search(rb"\b" + name + rb"\b", part) for part in parts) or re.search(
+                    rb"\b" + stem.encode() + rb"\s*\.\s*" + name + rb"\b", data
+                ):
+                    found.add(name.decode())
         return found
 
     def stay(self, scope: Scope, threaded: Collection[Scope]) -> bool:

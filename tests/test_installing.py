@@ -20,13 +20,16 @@ CLONE = Path(__file__).parents[1]
 @pytest.mark.parametrize(
     ("origin", "expected"),
     [
-        ({"url": "file:///home/me/my%20clone", "dir_info": {}}, "pip install '/home/me/my clone[runtime]'"),
+        ({"url": "file:///home/me/my%20clone", "dir_info": {}}, "`pip install '/home/me/my clone[runtime]'`"),
         (
             {"url": "https://host/accelify.git", "vcs_info": {"vcs": "git"}},
-            "pip install 'accelify[runtime] @ git+https://host/accelify.git'",
+            "`pip install 'accelify[runtime] @ git+https://host/accelify.git'`",
         ),
-        ({"url": "https://host/accelify.whl"}, "pip install 'accelify[runtime] @ https://host/accelify.whl'"),
-        (None, f"pip install -c {CLONE}/constraints.txt '{CLONE}[runtime]'"),
+        (
+            {"url": "https://host/accelify.whl"},
+            "`pip install 'accelify[runtime] @ https://host/accelify.whl'`",
+        ),
+        (None, f"`pip install -c {CLONE}/constraints.txt '{CLONE}[runtime]'`"),
     ],
 )
 def test_the_command(origin: dict[str, Any] | None, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +48,7 @@ def test_without_a_trace_of_where_it_came_from_no_index_is_named(
     monkeypatch.setattr(installing, "__file__", str(tmp_path / "accelify" / "installing.py"))
     monkeypatch.setattr(installing, "_origin", dict)
     assert installing.clone() is None
-    assert install_command("server") == "pip install 'FOLDER-OF-ACCELIFY[server]'"
+    assert install_command("server") == "`pip install 'FOLDER-OF-ACCELIFY[server]'`"
 
 
 def test_extras_with_the_tested_release_of_torch_are_those_that_bring_torch_unpinned() -> None:
@@ -68,4 +71,4 @@ def test_in_a_clone_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> No
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "distribution", missing)
-    assert install_command("plot") == f"pip install '{CLONE}[plot]'"
+    assert install_command("plot") == f"`pip install '{CLONE}[plot]'`"

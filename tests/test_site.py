@@ -14,6 +14,7 @@ import yaml
 
 from accelify.cli.excluded import excluded_patterns
 from accelify.configuration import nearest_section, user_rows
+from accelify.rule_codes import NAMES, PUBLIC
 from accelify.selection import _KEYS, selection_for
 from accelify.source import SourceError
 
@@ -122,3 +123,16 @@ def _toml(section: dict[str, Any]) -> str:
         else:
             lines.append(f"{key} = {json.dumps(value)}")
     return "\n".join(lines)
+
+
+def _pages_of_people() -> list[Path]:
+    """The pages that no command writes."""
+    docs = ROOT / "docs"
+    return [ROOT / "README.md", *(page for page in docs.rglob("*.md") if page.parent != docs / "rules")]
+
+
+@pytest.mark.parametrize("page", _pages_of_people(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_codes_are_those_of_rules_or_called_aliases(page: Path) -> None:
+    for paragraph in page.read_text().split("\n\n"):
+        others = {*re.findall(r"\bACC\d{3}\b", paragraph)} - NAMES.keys()
+        assert not others or (others <= PUBLIC.keys() and "alias" in paragraph), (page, others)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -10,11 +12,14 @@ from typing import NoReturn
 from accelify import looked_at, selection
 from accelify.cli.check_run import Options, run_check
 from accelify.cli.inputs import STDIN
-from accelify.cli.terminal import complain, fail
+from accelify.cli.terminal import coloured, complain, fail, width
 from accelify.configuration import nearest_section
 from accelify.installing import install_command
+from accelify.report.style import styled
 
 _ENDINGS = (".ipynb", ".toml")
+# Changed files that are named, and the least columns of the line between two runs.
+_NAMED, _NARROWEST = 3, 40
 
 
 def check_again(paths: list[Path], options: Options) -> NoReturn:
@@ -29,22 +34,26 @@ def check_again(paths: list[Path], options: Options) -> NoReturn:
         fail(f"{missing[0]} does not exist: check the path.")
     once = replace(options, watch=False)
     _check(paths, once)
-    for _ in watch(*paths, watch_filter=PythonFilter(extra_extensions=_ENDINGS), raise_interrupt=True):
-        _check(paths, once)
+    for changes in watch(*paths, watch_filter=PythonFilter(extra_extensions=_ENDINGS), raise_interrupt=True):
+        _check(paths, once, sorted({Path(path).name for _, path in changes}))
     raise SystemExit(0)
 
 
-def _check(paths: list[Path], options: Options) -> None:
+def _check(paths: list[Path], options: Options, changed: Iterable[str] = ()) -> None:
     looked_at.forget()
     nearest_section.cache_clear()
     selection.configured_at.cache_clear()
-    if sys.stdout.isatty():
-        print("\033[2J\033[H", end="")  # the screen is empty, as from its top
+    if sys.stdout.isatty() and (names := list(changed)):
+        print(_between(names))
     try:
         run_check(paths, options)
     except SystemExit as stop:
-        if stop.code == 0:
-            complain("nothing found; watching for changes.")
-        else:
-            complain("watching for changes.")
-    sys.stdout.flush()
+        sys.stdout.flush()
+        complain("nothing found; watching for changes." if stop.code == 0 else "watching for changes.")
+
+
+def _between(names: list[str]) -> str:
+    """The line between two runs: when the second began, and why."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    text = f"---- {time.strftime('%H:%M:%S')} {', '.join(names[:_NAMED])}{more} changed "
+    return "\n" + styled(text.ljust(max(width(sys.stdout), _NARROWEST), "-"), "bold", coloured(sys.stdout))

@@ -33,9 +33,9 @@ AMOUNTS = {
     "convert": ("Print only what is left for a person.", "Also print every edit with its reason."),
     "check": (
         "Print findings only: no count, no progress.",
-        "List each place of a folder's scripts for one device; say which file is looked at, and for how long.",
+        "List each finding of a folder's scripts for one device; print which file is looked at, and for how long.",
     ),
-    "verify": ("Print one line for each run.", "Say on standard error which run begins, a line each."),
+    "verify": ("Print one line for each run.", "Print a line on standard error when a run begins."),
 }
 
 

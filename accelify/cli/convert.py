@@ -30,6 +30,7 @@ from accelify.source import SourceError, make_folder, read_bytes, write_all
 if TYPE_CHECKING:
     from accelify.conversion import Conversion, ConvertOptions, GatheredConversions
     from accelify.obligations import Validation
+    from accelify.project import Imports
 
 
 class BatchSize(StrEnum):
@@ -51,7 +52,7 @@ def convert(
             "--output",
             "-o",
             metavar="FILE|DIR",
-            help="Write there instead of in place, in a folder with the modules that are imported; - prints it.",
+            help="Write to this file or folder (with imported modules), not in place; - prints the script.",
         ),
     ] = None,
     batch_size: Annotated[
@@ -74,7 +75,8 @@ def convert(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Also write a page to look at the changes.")
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Also write an HTML page with both versions side by side."),
     ] = None,
     assumptions: Annotated[
         bool,
@@ -86,7 +88,8 @@ def convert(
     verified: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE.json", help="What `verify --json` printed: its loss curves go on the page."
+            metavar="FILE.json",
+            help="A file with the output of `verify --json`: its loss curves go on the page of --report.",
         ),
     ] = None,
 ) -> None:
@@ -95,9 +98,9 @@ def convert(
     On one process the losses stay the same to the bit. On N processes each takes the script's batch size: N times the
     batch, 1/N of the steps. With --batch-size total they share the script's batch: the same steps, the same losses.
 
-    Scripts are written in place, all of them or, where one cannot be written, none. One of a folder that cannot be
-    read is passed over, with a message and exit code 1; one that is named ends the run. What needs a person is left as
-    it was and listed in the summary.
+    Scripts are written in place: all of them, or none if one cannot be written. A script of a folder that cannot be
+    read is left out, with a message and exit code 1; one that you name yourself ends the run. What needs a person is
+    left as it was and listed in the summary.
     """
     from accelify.conversion import ConvertOptions
 
@@ -133,7 +136,7 @@ def convert(
             fail(
                 f"--output - takes one script, and this one is converted together with {others}: name a folder."
             )
-        proofs = _proofs(conversions, inputs.scripts)
+        proofs = _proofs(conversions, inputs)
         conversions = [conversion.published() for conversion in conversions]
         mark(conversions)
         files: list[tuple[Path, bytes]] = []
@@ -141,6 +144,7 @@ def convert(
         if output == "-":
             for conversion in conversions:
                 write_bytes(conversion.source.encode(conversion.new_text))
+            targets = {path: path for path in inputs.scripts}
         elif not diff:
             targets = _targets(conversions, inputs, output)
             files += _files(conversions, targets)
@@ -160,6 +164,7 @@ def convert(
     # Scripts that distribute themselves have the batch size of one process already.
     several = "" if replace_ddp else batch_size.value
     _report(conversions, shown, diff=diff, json=json, stream=stream, batch_size=several, targets=targets)
+    terminal.say_written(report)
     raise typer.Exit(max(exit_code(conversions), NEEDS_A_PERSON if passed_over else CONVERTED))
 
 
@@ -299,7 +304,7 @@ def _copies(
     return list(copies.items())
 
 
-def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[str, Validation]:
+def _proofs(conversions: Sequence[Conversion], inputs: Inputs) -> dict[str, Validation]:
     """What is proved of each converted script, by its name; what is not stands with its findings from then on.
 
     Raises SourceError for rows of the user's configuration that make no sense.
@@ -308,11 +313,29 @@ def _proofs(conversions: Sequence[Conversion], scripts: Sequence[Path]) -> dict[
 
     found: dict[str, Validation] = {}
     said: set[tuple[str, Path, int]] = set()
-    entries = {one.source.path or STDIN: one for one in entries_of(conversions, scripts)}
+    entries = {
+        one.source.path or STDIN: one for one in entries_of(conversions, inputs.scripts, inputs.imports)
+    }
     for path in followed(entries, len(entries), "proving"):
         with garbage_left():
             found[str(path)] = prove(conversions, entries[path], said=said)
+            _name_unread(conversions, entries[path], inputs.imports)
     return found
+
+
+def _name_unread(conversions: Sequence[Conversion], entry: Conversion, imports: Imports) -> None:
+    """Note the options of a script and its modules that decide nothing any more."""
+    from accelify.heap.modules import text_of
+    from accelify.unread_options import unread_options
+
+    reached = imports.reached(entry.place) if entry.place is not None else []
+    known = {one.place: one for one in conversions}
+    group = [entry, *(known[path] for path in reached if path in known and path != entry.place)]
+    modules: dict[Path | None, str] = {path: text_of(path) or "" for path in reached if path not in known}
+    for path, sentence in unread_options(group, modules):
+        home = known.get(path, entry)
+        if sentence not in home.notes and home.changed:
+            home.notes.append(sentence)
 
 
 def _report(
@@ -393,7 +416,7 @@ def _filter(
     try:
         with garbage_left():
             conversion = convert_source(read_script(STDIN), options)
-        proofs = _proofs([conversion], [])
+        proofs = _proofs([conversion], Inputs())
         conversion = conversion.published()
         mark([conversion])
         write_all(_page(report, [conversion], {}, verified))
@@ -402,6 +425,7 @@ def _filter(
 
             shown = proofs if assumptions else {}
             print(conversions_json([conversion], with_text=True, proofs=shown), end="")
+            terminal.say_written(report)
             return exit_code([conversion])
         if not diff:
             write_bytes(conversion.source.encode(conversion.new_text))
@@ -410,5 +434,11 @@ def _filter(
         return BAD_INPUT
     shown = proofs if assumptions else {}
     several = "" if options.replace_ddp else options.batch_size
-    _report([conversion], shown, diff=diff, json=False, stream=sys.stderr, batch_size=several, targets={})
+    from accelify.report.written import STDIN as PRINTED
+
+    targets = {} if diff else {PRINTED: PRINTED}
+    _report(
+        [conversion], shown, diff=diff, json=False, stream=sys.stderr, batch_size=several, targets=targets
+    )
+    terminal.say_written(report)
     return exit_code([conversion])

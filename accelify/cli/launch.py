@@ -1,4 +1,4 @@
-"""`accelify launch`: run a script on the devices that are there."""
+"""`accelify launch`: run a script in one process or several."""
 
 from __future__ import annotations
 
@@ -155,7 +155,11 @@ def _parameters() -> list[inspect.Parameter]:
     shortcuts = [_switch(name, text) for name, (_, text) in _SHORTCUTS.items()]
     slurm = [
         _switch("slurm", "Write a batch file for sbatch, and start nothing.", panel=_SLURM),
-        _text("slurm_file", "Its name; - prints it. Default: the script's name and .sbatch.", _SLURM),
+        _text(
+            "slurm_file",
+            "Name of the batch file; - prints it. Default: the script's name with .sbatch.",
+            _SLURM,
+        ),
         _switch("force", "Replace the batch file that is there.", panel=_SLURM),
         _text("partition", "Partition to run in.", _SLURM),
         _text("time", "Longest time, such as 12:00:00.", _SLURM),

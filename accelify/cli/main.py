@@ -20,14 +20,14 @@ from accelify.cli.entry import guarded
 COMMANDS = {
     "convert": "Rewrite training scripts so that they run on any number of devices.",
     "check": "Lint training scripts: what goes wrong in them on several devices.",
-    "verify": "Run a script before and after conversion and compare the losses.",
-    "launch": "Run a script on the devices that are there.",
-    "config": "Make, change or show the configuration file of launches.",
-    "test": "Try the configured set-up: does everything work here?",
-    "env": "Print what an issue report needs.",
+    "verify": "Run a script before and after conversion, and compare losses, weights and more.",
+    "launch": "Run a script in one process or several, on this machine or on several.",
+    "config": "Make, change or show the configuration file that launch reads.",
+    "test": "Start the configured processes, train a small network, and say what works.",
+    "env": "Print versions, devices and settings, for an issue report.",
     "merge-weights": "Make one safetensors file of a sharded checkpoint.",
-    "rule": "Explain a rule.",
-    "server": "Serve an editor: findings as one types.",
+    "rule": "Explain a rule, such as ACC702.",
+    "server": "Start the language server, which shows findings in an editor.",
     "docs": "Open the documentation in a browser; it needs no network.",
 }
 SHORT = (

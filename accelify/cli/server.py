@@ -9,9 +9,9 @@ from accelify.installing import install_command
 
 
 def server() -> None:
-    """Serve an editor by the Language Server Protocol, on standard input and output.
+    """Start the language server for an editor, on standard input and output.
 
-    Shows what `accelify check` finds as one types, explains the rules, and offers ways out.
+    While you type it shows what `accelify check` finds, explains the rules, and offers fixes.
     """
     try:
         from accelify.server.language_server import make_server

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn, TextIO, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.progress import Progress
 
 _Result = TypeVar("_Result")
@@ -36,6 +38,13 @@ def complain(sentence: str) -> None:
 
     for line in f"accelify: {sentence}".split("\n"):
         print(wrapped(line, width(sys.stderr)), file=sys.stderr)
+
+
+def say_written(*files: Path | None) -> None:
+    """Say on standard error, as standard output may be a pipe's, where files that were asked for are."""
+    for file in files:
+        if file is not None and amount != QUIET:
+            print(f"Written: {file}", file=sys.stderr)
 
 
 def coloured(stream: TextIO) -> bool:
@@ -93,9 +102,9 @@ def followed(results: Iterable[_Result], total: int, verb: str) -> Iterator[_Res
             path = getattr(result, "path", result)
             if bar is None and late and amount == NORMAL and sys.stderr.isatty():
                 bar = _progress_bar()
-                task = bar.add_task(verb, total=total)
+                task = bar.add_task(verb, total=total, name=getattr(path, "name", path))
             if bar is not None:
-                bar.update(task, completed=number, description=f"{verb} {getattr(path, 'name', path)}")
+                bar.update(task, completed=number + (path is not result), name=getattr(path, "name", path))
             yield result
             if amount == VERBOSE:
                 print(f"{verb} {path}: {time.monotonic() - begun:.1f} s", file=sys.stderr)
@@ -124,9 +133,17 @@ def waiting(what: str) -> Iterator[None]:
 def _progress_bar() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
-    # Scripts take so unlike that no time that is left can be said.
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    # Scripts take so unlike that no time that is left can be said. A long name is cut, and nothing else.
+    name = TextColumn("{task.fields[name]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(20),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        name,
+    )
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
     bar.start()
     return bar

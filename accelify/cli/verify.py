@@ -52,28 +52,29 @@ def verify(
             "--num-processes",
             "-n",
             metavar="N[,N...]",
-            help="Processes of the converted script's runs; the one on 1 process is always made.",
+            help="Numbers of processes to run the converted script on, beside 1.",
         ),
     ] = "2",
     batch_size: Annotated[
-        BatchSize, typer.Option(help="What the script is converted with; see `accelify convert --help`.")
+        BatchSize, typer.Option(help="How the script is converted; see `accelify convert --help`.")
     ] = BatchSize.PER_PROCESS,
     against: Annotated[
         Path | None,
         typer.Option(
             "--against",
             metavar="FILE",
-            help="The converted script for a plain SCRIPT, or the plain one for a converted SCRIPT.",
+            help="The script to compare with: a conversion of SCRIPT, or its original.",
         ),
     ] = None,
     runtime: Annotated[
-        Runtime, typer.Option(help="What the copy is written for; see `accelify convert --help`.")
+        Runtime, typer.Option(help="What the script is converted for; see `accelify convert --help`.")
     ] = Runtime.ACCELIFY,
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw the losses into this file.")
     ] = None,
     report_file: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page to look at.")
+        Path | None,
+        typer.Option("--report", metavar="FILE.html", help="Also write the result as an HTML page."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     each: Annotated[
@@ -85,21 +86,21 @@ def verify(
         ),
     ] = None,
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Run on the devices that are there, not on the CPU.")
+        bool, typer.Option("--gpu", help="Run on the GPUs of this machine, not on its CPU.")
     ] = False,
     allow_network: Annotated[
-        bool, typer.Option("--allow-network", help="Let the runs reach the network; without it they do not.")
+        bool, typer.Option("--allow-network", help="Let the runs use the network, which is closed otherwise.")
     ] = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed for what the script does not seed itself.")] = 0,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Give a run up after this long.")
+        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="Stop a run that takes longer.")
     ] = 600.0,
 ) -> None:
     """Run SCRIPT as it is and converted, on one process and on several, and compare everything that can be seen.
 
     Losses, learning rates, steps, samples, weights, printed and logged figures, files, decisions, side effects: one
-    verdict each. The runs change nothing outside of their folders. Exit codes: 0 all equal or not comparable, 1
-    something is different or no work is divided, 2 nothing could be verified.
+    verdict each. The runs change no file outside of temporary folders. Exit codes: 0 all is equal or not comparable, 1
+    something is different or the processes share no work, 2 nothing could be verified.
     """
     from rich.console import Console
 
@@ -170,6 +171,8 @@ def verify(
     else:
         wide = None if sys.stdout.isatty() else _WIDTH
         show.print_report(report, Console(width=wide, no_color=not coloured(sys.stdout)))
+    drawn = plot if report.original is not None else None
+    terminal.say_written(drawn, report_file)
     raise typer.Exit(report.exit_code)
 
 

@@ -13,22 +13,43 @@ from accelify.heap.modules import text_of
 from accelify.heap.moved import MarksOf
 from accelify.knowledge import Knowledge
 from accelify.obligations import Validation, validate
+from accelify.project import Imports
 from accelify.proving.findings import Named
 from accelify.proving.moves import Moves
 from accelify.proving.origins import Places
 from accelify.rule_codes import PUBLIC
 from accelify.source import split_lines
 
+# What a module has that is also started by itself.
+_GUARD = "__main__"
 # Some three seconds' worth of statements.
 BUDGET = 30_000
 
 
-def entries_of(conversions: Sequence[Conversion], scripts: Iterable[Path]) -> list[Conversion]:
-    """The conversions of scripts that are started by themselves, those of standard input among them."""
+def entries_of(
+    conversions: Sequence[Conversion], scripts: Iterable[Path], imports: Imports | None = None
+) -> list[Conversion]:
+    """The conversions of scripts that are started by themselves, those of standard input among them.
+
+    Args:
+        conversions: of the scripts and of the modules that they import.
+        scripts: those that were looked at.
+        imports: what files import, where modules are to be left out: those that another of the scripts imports and that
+            have no block for being started. What they do is proved of the scripts that call them, with what these pass.
+    """
     places = {path.resolve() for path in scripts}
-    return [
+    entries = [
         one for one in conversions if one.status == CONVERTED and (one.place is None or one.place in places)
     ]
+    if imports is None or len(entries) == 1:
+        return entries
+    reached = {id(one): imports.reached(one.place) for one in entries if one.place is not None}
+    for one in reversed(entries):
+        others = [other for other in entries if other is not one]
+        # Of those that import each other the first stays.
+        if _GUARD not in one.source.text and any(one.place in reached.get(id(other), ()) for other in others):
+            entries = others
+    return entries
 
 
 def validated(

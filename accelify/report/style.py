@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 _STYLING = re.compile(r"\x1b\[[\d;]*m")
+# What stands between two blanks; blanks between backquotes do not count.
+_PIECE = re.compile(r"(?:^|(?<= ))(?:`[^`]*`|[^ `])*")
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
@@ -16,8 +18,13 @@ def styled(text: str, style: str, colour: bool) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """A line broken at blanks to fit a terminal, what follows indented by four more; as it is where `width` is 0."""
+    """A line broken at blanks to fit a terminal, what follows indented by four more; as it is where `width` is 0.
+
+    Code and commands between backquotes are not broken, so that they can be copied.
+    """
     words = text.lstrip(" ").split(" ")
+    if text.count("`") % 2 == 0:
+        words = _PIECE.findall(text.lstrip(" "))
     lines = [text[: len(text) - len(text.lstrip(" "))] + words[0]]
     indent = " " * (len(text) - len(text.lstrip(" ")) + 4)
     for word in words[1:]:

@@ -27,21 +27,29 @@ _PUT_IN = ("ACC101", "ACC102", "ACC106")
 _PLACE = re.compile(rf"`[^`]*`|(?:(?P<file>{_FILE}):)?\b(?P<first>\d+)(?:-(?P<last>\d+))?")
 
 
+STDIN = Path("<stdin>")
+
+
+def _file_of(conversion: Conversion) -> Path:
+    return conversion.source.path or STDIN
+
+
 class Written:
     """Where lines of the originals are now.
 
     Args:
         conversions: all that are reported.
-        targets: where their files go; those that are missing, and scripts that were left alone, go nowhere.
+        targets: where their files go; those that are missing, and scripts that were left alone, go nowhere. One that is
+            printed stays where it is, and that of standard input is at `STDIN`.
     """
 
     def __init__(self, conversions: Sequence[Conversion], targets: Mapping[Path, Path]) -> None:
-        alone = {one.source.path for one in conversions if one.status in ("refused", "failed")}
+        alone = {_file_of(one) for one in conversions if one.status in ("refused", "failed")}
         self._targets = {path: target for path, target in targets.items() if path not in alone}
         self._lines: dict[str, Origins] = {}
         for conversion in conversions:
-            path = conversion.source.path
-            if path is not None and path in self._targets and path.suffix != ".ipynb":
+            path = _file_of(conversion)
+            if path in self._targets and path.suffix != ".ipynb":
                 # Asked the other way round: of a line of the original, where it is in what was written.
                 self._lines[str(path)] = Origins(conversion.new_text, conversion.source.text)
 
@@ -89,7 +97,7 @@ class Written:
 
     def note(self, conversion: Conversion, text: str) -> str:
         """A note about a script, with the lines that it names in the files on the disk."""
-        path = str(conversion.source.path)
+        path = str(_file_of(conversion))
         return self._with_lines_of_now(text, path) if path in self._lines else text
 
     def _with_lines_of_now(self, text: str, path: str) -> str:

@@ -55,9 +55,7 @@ def selections(context: Context) -> Iterator[Change]:
             yield context.change(SELECT, call, message, [edit], core=True)
     yield from _hidden_by_functions(context)
     for stmt, file in hidden_on_import(context.script):
-        message = (
-            f"{file} sets CUDA_VISIBLE_DEVICES when it is imported, so that all processes see only those GPUs"
-        )
+        message = f"{file} sets CUDA_VISIBLE_DEVICES when it is imported"
         mark = "all processes share the GPUs chosen in here; choose them when launching"
         yield context.todo(SELECT, stmt, message, mark)
     for loop in tree.nodes(ast.For):
@@ -71,9 +69,7 @@ def selections(context: Context) -> Iterator[Change]:
     for stmt in tree.nodes(ast.Assign):
         for target in stmt.targets if not hides_all(stmt) else ():
             if isinstance(target, ast.Subscript) and is_constant(target.slice, "CUDA_VISIBLE_DEVICES"):
-                message = (
-                    "CUDA_VISIBLE_DEVICES is set in the script, so that all processes see only those GPUs"
-                )
+                message = "CUDA_VISIBLE_DEVICES is set in the script"
                 mark = "all processes share the GPUs named here; choose them when launching"
                 if _is_after_accelerator(context, stmt):
                     message = (
@@ -109,7 +105,7 @@ def _hidden_by_functions(context: Context) -> Iterator[Change]:
         yield context.todo(
             SELECT,
             call,
-            f"`{callee.name}` sets CUDA_VISIBLE_DEVICES in {file}, so that all processes see only those GPUs",
+            f"`{callee.name}` sets CUDA_VISIBLE_DEVICES in {file}",
             "all processes share the GPUs chosen here; choose them when launching",
         )
 

@@ -27,7 +27,7 @@ from accelify.verify.probes.settling import Outcome, Settled, by_devices, settle
 from accelify.verify.progress import Progress, silent
 from accelify.verify.runs import Job, Run, execute
 
-NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: pip install accelerate."
+NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: `pip install accelerate`."
 # torch's errors where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
 _ROUNDS = 100  # for as many more loaders of one line, as a fold makes each time
 _NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia|accelerator device")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -284,6 +287,30 @@ def test_watch_checks_again_when_a_file_changes(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         assert process.returncode == 130
+
+
+def test_two_runs_of_watch_have_a_line_between_them(tmp_path: Path) -> None:
+    pytest.importorskip("watchfiles")
+    script = tmp_path / "train.py"
+    script.write_text(PLAIN)
+    command = [sys.executable, "-m", "accelify", "check", "--watch", "--no-cache", str(script)]
+    shown, inner = pty.openpty()
+    with subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner) as process:
+        os.close(inner)
+        text = ""
+        for _ in range(60):
+            if "marked [*]" in text.partition("changed ---")[2]:
+                break
+            if select.select([shown], [], [], 1)[0]:
+                text += os.read(shown, 4096).decode()
+            elif "watching" in text and "changed" not in text:
+                script.write_text(PLAIN)
+        process.kill()
+    os.close(shown)
+    between = re.search(r"watching for changes\.\s+(\x1b\[1m)?---- \d\d:\d\d:\d\d train\.py changed -+", text)
+    assert between, text
+    assert "\x1b[2J" not in text
+    assert str(script) in text[: between.start()]
 
 
 @pytest.mark.parametrize("text", ["import os\n", PLAIN])

@@ -243,3 +243,48 @@ def test_what_the_silenced_loggers_let_through_is_in_that_line(run: Run, tmp_pat
 def test_a_script_that_python_warns_of_is_converted_quietly(run: Run, tmp_path: Path) -> None:
     outcome = run("convert", _script(tmp_path, HEAD + "assert (model, 'a model')\n"))
     assert not outcome.err
+
+
+MODULE = """\
+import torch
+
+
+def fit(model, loader):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for (x,) in loader:
+        loss = model(x).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print("last", loss.item())
+
+
+def trial(model, loader):
+    for (x,) in loader:
+        model(x).mean().backward()
+    with open("trial.txt", "a") as file:
+        file.write("tried")
+"""
+STARTS = """\
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from loops import fit
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8)
+model = torch.nn.Linear(4, 1)
+fit(model, loader)
+"""
+GUARD = '\n\nif __name__ == "__main__":\n    net = torch.nn.Linear(4, 1)\n    trial(net, [(torch.randn(8, 4),)] * 4)\n'
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["module", "started"])
+def test_a_module_that_a_script_imports_is_an_entry_only_where_it_is_started(
+    run: Run, tmp_path: Path, started: bool
+) -> None:
+    (tmp_path / "loops.py").write_text(MODULE + GUARD * started)
+    (tmp_path / "train.py").write_text(STARTS)
+    outcome = run("convert", "--diff", "--assumptions", tmp_path)
+    assert re.search(r"train\.py: \d+ demands", outcome.err)
+    assert bool(re.search(r"loops\.py: \d+ demands", outcome.err)) is started
+    assert ("every process writes a file here" in outcome.err) is started

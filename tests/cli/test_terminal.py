@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from accelify.cli import terminal
+from accelify.report.style import wrapped
 
 PATHS = [Path("a.py"), Path("b.py"), Path("c.py")]
 
@@ -84,3 +86,31 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
     assert "Traceback" not in done.stderr
     assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_command_is_not_broken(width: int) -> None:
+    command = "`pip install -c '/a folder/constraints.txt' '/a folder[runtime]'`"
+    text = f"  torch is not installed, and nothing can be run without it: {command}. The rest of it is here."
+    lines = wrapped(text, width).splitlines()
+    assert any(command in line for line in lines)
+    assert all(len(line) <= width for line in lines if "pip" not in line)
+    assert " ".join(line.strip() for line in lines) == text.strip()
+
+
+def test_a_lone_backquote_holds_nothing_together() -> None:
+    assert wrapped("one ` two three", 10) == "one ` two\n    three"
+    assert wrapped("two  blanks `a b` c", 80) == "two  blanks `a b` c"
+
+
+def test_a_long_name_is_cut_and_the_count_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(terminal, "PATIENCE", -1.0)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    paths = [Path(f"{'a_long_name_' * 10}{number}.py") for number in range(3)]
+    assert list(terminal.followed(paths, 3, "converting")) == paths
+    shown = re.findall(r"converting[^\r\n]*", re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", screen.getvalue()))
+    assert shown
+    assert all(re.search(r"\d/3 \d:\d\d:\d\d a_long_name.*…$", line.rstrip()) for line in shown), shown

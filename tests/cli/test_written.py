@@ -149,3 +149,26 @@ def test_a_line_of_a_file_that_stays_is_named_as_it_is(run: Run, tmp_path: Path)
     )
     out = run("convert", str(script), "-o", str(tmp_path / "new.py")).out
     assert "nets.py:5:12: ACC714" in out
+
+
+@pytest.mark.parametrize("way", ["named", "standard input"])
+def test_what_is_printed_has_the_lines_that_are_named(run: Run, tmp_path: Path, way: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PLAIN + 'import os\nos.system("ls")\n')
+    if way == "named":
+        outcome = run("convert", "-o", "-", script)
+    else:
+        outcome = run("convert", "-", stdin=script.read_bytes())
+    line = next(n for n, text in enumerate(outcome.out.splitlines(), 1) if text.startswith("os.system"))
+    assert f":{line}:1: ACC702" in outcome.err
+    printed = next(n for n, text in enumerate(outcome.out.splitlines(), 1) if "accelerator.print" in text)
+    assert f"left printing to the main process (line {printed})" in outcome.err
+
+
+@pytest.mark.parametrize("amount", ["", "--quiet"])
+def test_where_the_page_is_is_said(run: Run, tmp_path: Path, amount: str) -> None:
+    script, page = tmp_path / "train.py", tmp_path / "page.html"
+    script.write_text(PLAIN)
+    outcome = run("convert", "--report", page, *([amount] if amount else []), script)
+    assert page.exists()
+    assert (f"Written: {page}" in outcome.err) is (not amount)

@@ -218,6 +218,31 @@ def test_on_a_terminal_each_message_has_a_line_of_its_own(
     assert not re.search(rb"[^\n\rK]accelify( launch)?: ", seen)
 
 
+def test_a_long_message_is_broken_between_words(tmp_path: Path) -> None:
+    script = write(tmp_path, "import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n")
+    screen, end = os.openpty()
+    termios.tcsetwinsize(end, (24, 60))
+    with subprocess.Popen(
+        [*LAUNCH, "--cpu", "-n", "2", script],
+        cwd=tmp_path,
+        stdout=end,
+        stderr=end,
+        env={**CLEAN, "TERM": "xterm"},
+    ):
+        os.close(end)
+        seen = b""
+        with contextlib.suppress(OSError):  # nobody writes to it any more
+            while more := os.read(screen, 4096):
+                seen += more
+    os.close(screen)
+    message, _, _ = seen.decode().partition("changes that.")
+    lines = message[message.rindex("accelify launch: ") :].splitlines()
+    assert "does not use accelify" in " ".join(map(str.strip, lines))
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert any("`accelify convert`" in line for line in lines)
+    assert all(len(line) <= 60 for line in lines if "/" not in line)
+
+
 def test_a_gpu_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     if count_devices():
         pytest.skip("there is a CUDA device here")

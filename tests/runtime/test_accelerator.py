@@ -51,8 +51,8 @@ def test_without_torch_one_sentence_names_the_extra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "ImportError: accelify.runtime needs PyTorch, which is not installed: pip install " in done.stderr
-    assert done.stderr.rstrip().endswith("[runtime]'")
+    assert "ImportError: accelify.runtime needs PyTorch, which is not installed: `pip install " in done.stderr
+    assert done.stderr.rstrip().endswith("[runtime]'`")
 
 
 def test_a_scheduler_is_still_of_its_own_class():

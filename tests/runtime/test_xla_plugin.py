@@ -43,7 +43,7 @@ def test_a_missing_package_is_one_sentence(how, monkeypatch):
         monkeypatch.setenv("ACCELIFY_ENGINE", '{"xla": {}}')
     else:
         plugin = XLAPlugin()
-    with pytest.raises(ImportError, match=r"torch_xla is not installed: pip install '.*\[tpu\]'"):
+    with pytest.raises(ImportError, match=r"torch_xla is not installed: `pip install '.*\[tpu\]'"):
         Accelerator(xla_plugin=plugin)
 
 

@@ -20,6 +20,7 @@ from accelify.analysis.devices.seen_options import (
 from accelify.analysis.planning.anchors import Anchor, Reach, find_anchor, node_of
 from accelify.analysis.planning.attributes import text_here
 from accelify.analysis.planning.constructor import READ_LATER, ConstructorArguments
+from accelify.analysis.planning.lifted import Expression, Lifted
 from accelify.analysis.planning.reasons import Blocker
 from accelify.analysis.planning.sites import KIND_ORDER
 from accelify.analysis.scopes import Scope
@@ -66,7 +67,8 @@ class AcceleratorPlace(ConstructorArguments):
                 self.arguments[name] = stated
             if name == "cpu" and name in self.arguments and (stated is None or not self._names_known(found)):
                 found, stated = self._wish_of_callers(found, core)
-            if name in self.arguments and (stated is None or not self._names_known(found)):
+            late = name == "mixed_precision" and name in self.arguments and self._comes_late(name, core)
+            if name in self.arguments and (stated is None or late or not self._names_known(found)):
                 wish = self.arguments.pop(name)
                 if not any(
                     wish == one.wish and is_left_to_default(script, one) for one in self.named_devices
@@ -76,7 +78,7 @@ class AcceleratorPlace(ConstructorArguments):
                 if name == "mixed_precision":
                     self.script.keep_precision(READ_LATER)
                 found = find_anchor(script, core, self.lifted)
-        if not self._tells_accumulation(found):
+        if not self._tells_accumulation(found, core):
             found = find_anchor(script, core, self.lifted)
         unknown = self._unknown_of_lowered(found)
         if unknown is not None:
@@ -139,6 +141,14 @@ class AcceleratorPlace(ConstructorArguments):
             return anchor
         self.arguments["cpu"], self.argument_reads["cpu"] = cpu, names
         return find_anchor(script, core, self.lifted)
+
+    def _comes_late(self, name: str, core: set[Scope]) -> bool:
+        """Whether an Accelerator that waits for what one of its arguments reads is made below what it prepares."""
+        alone = Expression(self.arguments[name], self.argument_reads[name], self.read_by.get(name))
+        found = find_anchor(self.script, core, Lifted((alone,)))
+        return not found.attribute and any(
+            site.scope is found.root and found.is_after(self.tree, site.after) for site in self.sites
+        )
 
     def _names_known(self, anchor: Anchor) -> bool:
         """Whether everything the Accelerator's arguments read is assigned before it is made."""

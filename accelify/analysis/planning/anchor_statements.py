@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable
 
 from accelify.analysis import values as v
@@ -37,16 +38,25 @@ def makes_role(script: ScriptModel, stmt: ast.stmt) -> bool:
     )
 
 
-def leads(block: list[ast.stmt], index: int) -> bool:
-    """Whether only imports, definitions and plain constants are before a statement."""
+def leads(script: ScriptModel, block: list[ast.stmt], index: int) -> bool:
+    """Whether only imports, definitions and plain values are before a statement."""
     return all(
-        is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) or _is_constant(s) for s in block[:index]
+        is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) or _is_plain(script, s)
+        for s in block[:index]
     )
 
 
-def _is_constant(stmt: ast.stmt) -> bool:
-    """`__author__ = "..."`, `SEED = 1`, as they are above the imports of a file."""
-    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant)
+def _is_plain(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """`SEED = 1`, `NAMES = ["a", "b"]`, `ROOT = Path(__file__).parent`, as they are above the imports of a file."""
+    if not isinstance(stmt, (ast.Assign, ast.AnnAssign)) or stmt.value is None:
+        return False
+    names = [n for n in walk(stmt.value) if isinstance(n, ast.Name)]
+    called = [n.func for n in walk(stmt.value) if isinstance(n, ast.Call)]
+    if any((dotted(one) or str(getattr(one, "attr", ""))).rpartition(".")[2] == "open" for one in called):
+        return False  # the main process opens it, and has to be known
+    own = set(map(id, called))
+    origins = [script.qualname(n) or ("" if id(n) in own else "builtins") for n in names]
+    return all(one.partition(".")[0] in {"builtins", *sys.stdlib_module_names} for one in origins)
 
 
 def is_header(stmt: ast.stmt) -> bool:

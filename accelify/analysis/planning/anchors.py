@@ -459,7 +459,9 @@ def _in_block(script: ScriptModel, scope: Scope, block: list[ast.stmt], lifted: 
         ):
             if index == earliest and not constrained:
                 earliest = index + 1
-        if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)) and leads(block, index):
+        if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)) and leads(
+            script, block, index
+        ):
             earliest = max(earliest, index + 1)
         if (
             parses_arguments(script, stmt)

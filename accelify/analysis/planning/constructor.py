@@ -62,6 +62,7 @@ class ConstructorArguments:
         def is_sharded(self, loaders: set[Entity]) -> bool: ...
         def steps_per_batch(self, call: ast.Call) -> bool: ...
         def _late_names(self, anchor: Anchor) -> list[str]: ...
+        def _comes_late(self, name: str, core: set[Scope]) -> bool: ...
 
     @property
     def argument_names(self) -> frozenset[str]:
@@ -188,16 +189,16 @@ class ConstructorArguments:
             self.arguments["kwargs_handlers"] = f"[{', '.join(handlers)}]"
             self.argument_reads["kwargs_handlers"] = frozenset()
 
-    def _tells_accumulation(self, anchor: Anchor) -> bool:
+    def _tells_accumulation(self, anchor: Anchor, core: set[Scope]) -> bool:
         """Write the steps of accumulation as they are known where the Accelerator is made.
 
-        Where an attribute that holds them is set only later, the window stays as it is written. False then.
+        Where what holds them is set only later, the window stays as it is written. False then.
         """
         if self.accumulation is None:
             return True
         name, text = self.accumulation.argument(self.for_accelerate)
         stated = text_here(self.script, text, anchor)
-        if stated is not None:
+        if stated is not None and not self._comes_late(name, core):
             self.arguments[name] = stated
             return True
         self.stored_window, self.accumulation = (self.accumulation if self.for_accelerate else None), None

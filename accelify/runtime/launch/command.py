@@ -94,7 +94,7 @@ def make_plan(settings: Settings, script: str, arguments: list[str], *, module: 
         if works_alone(script, module):
             warning = (
                 f"{script} does not use accelify: {settings['num_processes']} processes will each do all of its work, "
-                "none knowing of the others; accelify convert changes that."
+                "and none knows of the others; `accelify convert` changes that."
             )
             return replace(plan, warning=warning)
     return plan

@@ -57,7 +57,7 @@ FIELDS = (
     ),
     Field(
         "cpu", bool, False, key="use_cpu", variable="ACCELIFY_USE_CPU", switch=True,
-        help="Use the CPU even where there are devices.",
+        help="Use the CPU even if there are GPUs.",
     ),
     Field("mixed_precision", str, choices=PRECISIONS, help="Precision of the forward pass."),
     Field("gradient_accumulation_steps", int, least=1, help="Batches whose gradients make one update."),
@@ -84,9 +84,9 @@ FIELDS = (
     ),
     Field(
         "preemption_grace", int, 120, least=0,
-        help="Seconds to save in after SIGTERM; with --slurm, Slurm warns the processes so long before the end.",
+        help="Seconds that the script has to save after SIGTERM, and that Slurm warns it before the end (--slurm).",
     ),
-    Field("log_dir", str, help="Folder for what each process prints, one file a process."),
+    Field("log_dir", str, help="Write what each process prints into a file of this folder."),
 )  # fmt: skip
 
 FSDP, DEEPSPEED, PARALLELISM = "fsdp_config", "deepspeed_config", "parallelism_config"
@@ -95,7 +95,7 @@ DYNAMO, XLA = "dynamo_config", "xla_config"
 SECTION_FIELDS = (
     Field(
         "fsdp_version", int, section=FSDP, least=1, most=2,
-        help="2, torch's fully_shard, which a file that says 1 gets too.",
+        help="2 for torch's fully_shard; 1 is taken for 2.",
     ),
     Field(
         "fsdp_auto_wrap_policy", str, section=FSDP,
@@ -133,7 +133,7 @@ SECTION_FIELDS = (
     ),
     Field(
         "zero_stage", int, section=DEEPSPEED,
-        help="What is sharded: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights.",
+        help="What is sharded: 0 nothing, 1 optimizer, 2 also gradients, 3 also weights.",
     ),
     Field("deepspeed_config_file", str, section=DEEPSPEED, help="DeepSpeed's own JSON, which may have auto values."),
     Field("offload_optimizer_device", str, section=DEEPSPEED, help="none, cpu or nvme."),
@@ -153,11 +153,11 @@ SECTION_FIELDS = (
     Field("deepspeed_multinode_launcher", str, section=DEEPSPEED, help="pdsh, openmpi, ... or standard."),
     Field("deepspeed_moe_layer_cls_names", str, section=DEEPSPEED, help="Names of the expert classes."),
     Field("spmd", bool, section=XLA, help="One process drives all devices (true) or one process each (false)."),
-    Field("num_devices", int, section=XLA, least=1, help="Devices to use; on the CPU, to make."),
-    Field("dynamo_backend", str, section=DYNAMO, help="torch.compile with this backend; no for none."),
+    Field("num_devices", int, section=XLA, least=1, help="Devices to use; with --cpu, how many to simulate."),
+    Field("dynamo_backend", str, section=DYNAMO, help="Use torch.compile with this backend; `no` switches it off."),
     Field("dynamo_mode", str, section=DYNAMO, help="default, reduce-overhead or max-autotune."),
-    Field("dynamo_use_fullgraph", bool, section=DYNAMO, switch=True, help="One graph, or an error."),
-    Field("dynamo_use_dynamic", bool, section=DYNAMO, switch=True, help="Shapes that may change."),
+    Field("dynamo_use_fullgraph", bool, section=DYNAMO, switch=True, help="One graph, or an error if that fails."),
+    Field("dynamo_use_dynamic", bool, section=DYNAMO, switch=True, help="Compile for shapes that may change."),
 )  # fmt: skip
 
 # Section of the file: the key of ACCELIFY_ENGINE, the distributed type that it belongs to ("" for any), its name.
