@@ -91,8 +91,19 @@ class UnknownCalls:
                     self.run.leave_pieces(0)
                 elif isinstance(method, Function):
                     self._calling.append(method.node)
-                    self.engine.calls.call(Value(refs=(ref,)), known or [], {}, node)
+                    self._may_call(Value(refs=(ref,)), known or [], node)
                     self._calling.pop()
+
+    def _may_call(self, called: Value, args: Args, node: ast.AST) -> None:
+        """A call that a library makes at some time or never: what it writes may be written, or not."""
+        store = self.run.store
+        if not self.run.checks:
+            self.engine.calls.call(called, args, {}, node)
+            return
+        store.begin()
+        self.engine.calls.call(called, args, {}, node)
+        written = store.undo()
+        store.write_all(store.merged({}, written, None))
 
     def _once_all_is_done(self, called: Value, args: Args, node: ast.AST) -> Callable[[], None]:
         """A call of what a thread does with items that others put into a queue, later."""
