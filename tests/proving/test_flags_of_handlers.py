@@ -10,7 +10,11 @@ FLAGS = {
     "a global of a signal": ("global stop\n    stop = True", "stop", "signal.signal(signal.SIGTERM, asked)"),
     "an element": ('state["stop"] = True', 'state["stop"]', "signal.signal(signal.SIGTERM, asked)"),
     "a global of an exit": ("global stop\n    stop = True", "stop", "atexit.register(asked)"),
-    "a global of a thread": ("global stop\n    stop = True", "stop", "threading.Thread(target=asked).start()"),
+    "a global of a thread": (
+        "global stop\n    stop = True",
+        "stop",
+        "threading.Thread(target=asked).start()",
+    ),
     "a global of an unknown library": ("global stop\n    stop = True", "stop", "somewhere.on_end(asked)"),
 }
 PROGRAM = """
