@@ -117,7 +117,7 @@ def is_of_all(length: Value) -> bool:
 
 
 def _read_in(engine: Interpreter, ref: Ref) -> Value | None:
-    """A number of batches of all processes that a function of the steps reads."""
+    """A number of batches that a function of the steps reads: of all processes or, where it reads none, of each."""
     function = getattr(ref, "method", ref)
     if not isinstance(function, Function):
         return None
@@ -128,7 +128,13 @@ def _read_in(engine: Interpreter, ref: Ref) -> Value | None:
     names = [n for n in ast.walk(function.node) if isinstance(n, ast.Name) and n.id not in bound]
     with engine.run.quiet():
         read = [engine.evaluate(name, function.outer) for name in names]
-    return next((value for value in read if value.type in _WHOLE), None)
+    own = (value for value in read if not value.refs and value.type != COUNTER and _is_of_each(value))
+    return next((value for value in read if value.type in _WHOLE), next(own, None))
+
+
+def _is_of_each(value: Value) -> bool:
+    place = array_of(value)
+    return place.kind is Kind.SAME and place.degree == 1
 
 
 def _is_function(ref: Ref) -> bool:

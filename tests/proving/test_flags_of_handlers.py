@@ -1,4 +1,4 @@
-"""A flag that a function sets which a library calls at some time is not known: what stands after a test of it is reached."""
+"""A flag that a function sets which a library may call is not known: what stands after a test of it is reached."""
 
 from __future__ import annotations
 

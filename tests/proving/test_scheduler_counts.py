@@ -209,3 +209,50 @@ def test_as_long_as_the_steps_that_end_the_training(total, length, is_right, tmp
         "accelerate",
     )
     assert found == ([] if is_right else [("ACC706", "scheduler.step()")])
+
+
+OF_A_HELPER = """
+def decay(opt, num_warmup_steps, num_training_steps):
+    def factor(step):
+        if step < num_warmup_steps:
+            return step / max(1, num_warmup_steps)
+        return max(0.0, (num_training_steps - step) / max(1, num_training_steps - num_warmup_steps))
+
+    return torch.optim.lr_scheduler.LambdaLR(opt, factor)
+
+
+KINDS = {{"decay": decay}}
+accelerator = Accelerator()
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, shuffle=True)
+model, opt, loader = accelerator.prepare(model, opt, loader)
+total = {total}
+scheduler = KINDS["decay"](opt, num_warmup_steps={warm}, num_training_steps=total)
+{prepares}
+for epoch in range(4):
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+        scheduler.step()
+"""
+ITS_PREPARE = "scheduler = accelerator.prepare(scheduler)"
+
+
+@pytest.mark.parametrize("warm", ["10", "0", "total // 10"])
+@pytest.mark.parametrize(
+    ("total", "prepares", "is_right"),
+    [
+        ("4 * len(loader)", ITS_PREPARE, False),
+        ("4 * len(loader)", "", True),
+        ("4 * len(loader) * accelerator.num_processes", ITS_PREPARE, True),
+        ("64", ITS_PREPARE, True),
+        ("64", "", False),
+    ],
+)
+def test_a_warm_up_before_a_length_that_a_function_reads(warm, total, prepares, is_right, tmp_path) -> None:
+    found = named(OF_A_HELPER.format(warm=warm, total=total, prepares=prepares), tmp_path, "accelerate")
+    if warm == "10" and "num_processes" in total:
+        return  # the warm-up of those steps is that of one process, which is named by itself
+    assert found == ([] if is_right else [("ACC706", "scheduler.step()")])
