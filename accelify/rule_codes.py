@@ -159,6 +159,7 @@ _AGAIN = re.compile(r"; the same at .*$")
 # Causes that have one way out, whatever comes of them.
 _OF_CAUSES = {
     "which is not prepared": "prepare it: `accelerator.prepare(...)`",
+    "which is not divided between them": "give the DataLoader `sampler=DistributedSampler(...)`",
     "data that differ between them": "draw and choose them alike on all: with one seed, or as the main process does",
     "as reduced by ": "reduce the sum and the number that it is divided by, each by itself",
 }

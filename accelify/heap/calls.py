@@ -442,11 +442,7 @@ class Calls:
             self.run.calls.pop()
             statements.frames.pop()
         if frame.yielded is not None or function.is_generator:
-            given = Iterable(frame.yielded or NONE, frame.yielded_shared)
-            # Where there are two, the others may come to the other one.
-            alone = (next(iter(one.values())) for one in frame.uneven.values() if len(one) == 1)
-            given.uneven = next(alone, None)
-            return Value(refs=(given,), type=FIRST_FLAG if frame.first else "")
+            return Value(refs=(frame.rounds_given(),), type=FIRST_FLAG if frame.first else "")
         if not (flow.reached or frame.returned or isinstance(function.node.body[-1], ast.Raise)):
             return Value(type=ENDED)
         return frame.result(flow.reached, self.run.checks)
@@ -455,15 +451,18 @@ class Calls:
         once = any(value.type == ONCE or _is_once(value) for value in function.decorators)
         return Guard("main", self.run.reason(node, "only the main process")) if once else None
 
-    def give(self, value: Value, node: ast.AST, shared: bool = False) -> None:
-        """A generator gives a value; `shared` says that it does so in rounds that are shared out."""
+    def give(self, value: Value, node: ast.AST, over: Iterable | None = None) -> None:
+        """A generator gives a value; `over` is what it gives one after the other by a single `yield from`."""
         if self.engine.statements.frames:
             self.run.leave_pieces(len(self.run.calls) - 1)
             frame = self.engine.statements.frames[-1]
             frame.yielded = value.plain() if frame.yielded is None else join(frame.yielded, value.plain())
             # As a context manager: `with` goes into it where it gives its value.
             frame.first = frame.first or any(one.kind == FIRST for one in self.run.guards[frame.guards :])
-            frame.yielded_shared = frame.yielded_shared or shared or self.run.in_shared_loop()
+            self.run.depends()
+            for one in [*([over] if over is not None else []), *self.run.loops]:
+                frame.yielded_shared = frame.yielded_shared or one.shared
+                frame.yielded_whole = frame.yielded_whole or one.whole
             for guard in self.run.guards[frame.guards :] if self.run.checks else ():
                 if guard.parts_ranks:
                     frame.uneven.setdefault((guard.why.path, guard.why.line), {})[node] = guard.why

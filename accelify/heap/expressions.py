@@ -478,7 +478,7 @@ class Expressions:
 
     def _YieldFrom(self, node: ast.YieldFrom, scope: Ref) -> Value:
         over = self.engine.iteration.over(self.evaluate(node.value, scope), node)
-        self.engine.calls.give(over.item, node, shared=over.shared)
+        self.engine.calls.give(over.item, node, over)
         return Value()
 
     def _Call(self, node: ast.Call, scope: Ref) -> Value:

@@ -12,7 +12,7 @@ from accelify.heap.early_exits import Way
 from accelify.heap.flags import FLAGS
 from accelify.heap.joining import join
 from accelify.heap.memory import Known
-from accelify.heap.values import NONE, Guard, Value
+from accelify.heap.values import NONE, Guard, Iterable, Value
 
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
 _OF_STATEMENTS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef, ast.Match)
@@ -43,6 +43,8 @@ class Frame:
         self.returned: list[tuple[Value, Guard | None]] = []
         self.yielded: Value | None = None
         self.yielded_shared = False
+        # Why each rank goes through all batches of a loader, where it yields them.
+        self.yielded_whole: Reason | None = None
         # By where the ranks part: why some of them alone come to a `yield`.
         self.uneven: dict[tuple[str, int], dict[ast.AST, Reason]] = {}
         # Whether the main process reaches a `yield` before the others.
@@ -62,6 +64,15 @@ class Frame:
         for value in returned:
             found = value if found is None else join(found, value, divergent, in_order=in_order)
         return found or NONE
+
+    def rounds_given(self) -> Iterable:
+        """What a loop over the generator goes over that the call makes."""
+        given = Iterable(self.yielded or NONE, self.yielded_shared)
+        # Where there are two, the others may come to the other one.
+        alone = (next(iter(one.values())) for one in self.uneven.values() if len(one) == 1)
+        given.uneven = next(alone, None)
+        given.whole = None if self.uneven else self.yielded_whole
+        return given
 
     def _by_rank(self) -> list[tuple[Value, Guard | None]]:
         """What it gives without what a setting has it say to all, beside which of the ranks one is, as `or` takes it:

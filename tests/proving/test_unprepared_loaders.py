@@ -208,3 +208,46 @@ def test_a_loader_of_which_batches_are_drawn(prepared, added, is_named, tmp_path
     found = named(text, tmp_path, "accelerate")
     line = next(line.strip() for line in text.splitlines() if "accelerator.backward" in line)
     assert found == [("ACC705", line)] * is_named
+
+
+THROUGH_GENERATORS = """
+def endless(loader):
+    while True:
+        {gives}
+
+class Trainer:
+    def __init__(self, model, loader):
+        self.model, self.batches = model, endless(loader)
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    def train(self, steps):
+        for _ in range(steps):
+            x, y = next(self.batches)
+            self.opt.zero_grad()
+            F.mse_loss(self.model(x), y).backward()
+            self.opt.step()
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+loader = DataLoader(data, batch_size=4{sampler})
+Trainer(DDP(torch.nn.Linear(4, 1)), loader).train(100)
+"""
+YIELDS = "for batch in loader:\n            yield batch"
+
+
+@pytest.mark.parametrize(
+    ("gives", "sampler", "is_right"),
+    [
+        (YIELDS, ", shuffle=True", False),
+        ("yield from loader", ", shuffle=True", False),
+        (YIELDS, ", sampler=DistributedSampler(data, shuffle=False)", True),
+        ("yield from loader", ", sampler=DistributedSampler(data, shuffle=False)", True),
+        (
+            "for number, batch in enumerate(loader):\n            if number % size == rank:\n                yield batch",
+            "",
+            True,
+        ),
+    ],
+)
+def test_a_generator_that_gives_batches_of_a_loader(gives, sampler, is_right, tmp_path):
+    found = named(THROUGH_GENERATORS.format(gives=gives, sampler=sampler), tmp_path)
+    assert (("ACC705", "F.mse_loss(self.model(x), y).backward()") in found) != is_right
