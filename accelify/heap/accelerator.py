@@ -22,7 +22,7 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap import misuse
 from accelify.heap.containers import array_of, container, element, elements, fill_of, put, tuple_of
-from accelify.heap.engines import ALTERED, ENGINE, SAVES_ALONE, is_sharding, saves_alone
+from accelify.heap.engines import ALTERED, ENGINE, SAVES_ALONE, is_sharding, puts_together, saves_alone
 from accelify.heap.gradient_scalers import CASTING, PLAIN
 from accelify.heap.models import has_parameters_of, mark
 from accelify.heap.moved import was_sent
@@ -312,6 +312,8 @@ def accelerator_method(
         detail = SAVES_ALONE if name == "save_state" and saves_alone(run) else ""
         run.meet("collective", node, f"accelerator.{name}", detail=detail)
         return Value(refs=tuple(everything[0].refs)) if name == "free_memory" and everything else NONE
+    if name == "get_state_dict" and puts_together(run):
+        run.meet("collective", node, f"accelerator.{name}")
     if name == "get_tracker":
         unwraps = keywords.get("unwrap", args[1] if len(args) > 1 else NONE)
         found = _tracker(run, node) if unwraps.const is None else _tracker(run, node, _UNWRAPPED)

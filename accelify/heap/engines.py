@@ -16,6 +16,8 @@ ALTERED, ENGINE = "altered", "engine"
 # What is said of a state that one process may save by itself.
 SAVES_ALONE = "alone"
 _NUMBERED = re.compile(r"\bautomatic_checkpoint_naming\s*=\s*(?!False\b)")
+# Stages of DeepSpeed in which each process has all weights.
+_WHOLE = re.compile(r"\b(?:zero_)?stage[\"']?\s*[=:]\s*[012]\b")
 _SHARDING = frozenset({"DEEPSPEED", "FSDP"})
 _PLUGINS = ("deepspeed_plugin", "deepspeed_plugins", "fsdp_plugin")
 _IN_ENVIRONMENT = re.compile(r"\bACCELERATE_USE_(?:DEEPSPEED|FSDP)\b")
@@ -42,6 +44,11 @@ def saves_alone(run: Run) -> bool:
     """Whether one process can save the state without the others: no model is sharded, and no folder is numbered, in
     front of which all wait."""
     return run.at_model and not run.in_place and not any(_NUMBERED.search(one.text) for one in run.modules)
+
+
+def puts_together(run: Run) -> bool:
+    """Whether the processes put the weights of a model together where its state is asked for: each has a part."""
+    return bool(run.in_place) and not any(_WHOLE.search(one.text) for one in run.modules)
 
 
 def _is_set_up(module: ModuleRef) -> bool:

@@ -200,12 +200,12 @@ class Iteration:
 
     def over_loader(self, ref: Instance, node: ast.AST) -> Iterable:
         """A loader: what one batch is to a rank."""
+        host = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
         if not ref.prepared and (apart := self._divided_by_hand(ref)) is not None:
             why = self.run.reason(node, f"{OF_BATCH} `{self.run.segment(node)}`", apart)
-            return Iterable(Value(ROUND_ROWS, why, type=BATCH), shared=True, rounds=same(1))
+            return Iterable(Value(ROUND_ROWS, why, type=BATCH, where=host), shared=True, rounds=same(1))
         if not ref.prepared:
-            where = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
-            found = Iterable(Value(type=BATCH, where=where), shared=False)
+            found = Iterable(Value(type=BATCH, where=host), shared=False)
             alone = self.run.checks and not self.run.accelerated
             whole = "which is not divided between them" if alone else "which is not prepared"
             text = f"every process goes through all of `{self.run.segment(node)}`, {whole}"

@@ -31,11 +31,9 @@ def is_on_both_ways(event: Event, events: Sequence[Event]) -> bool:
     way = _way_of(event)
     if way is None:
         return False
-    if any(
-        other.node is event.node and other.kind == event.kind and (of := _way_of(other)) and _parted(way, of)
-        for other in events
-    ):
-        return True
+    ways = {kind: _calls_around(event, events, way, kind) for kind in _WAYS}
+    if way.kind in _WAYS and len(ways["main"]) == len(ways["others"]):
+        return True  # each calls what the other calls
     if event.kind not in _MEETING or way.kind not in _WAYS:
         return False
     one, other = (list(_meetings(events, way, kind)) for kind in _WAYS)
@@ -51,9 +49,22 @@ def is_on_both_ways(event: Event, events: Sequence[Event]) -> bool:
     return any(map(_are_alike, both))
 
 
+def _calls_around(event: Event, events: Sequence[Event], way: Guard, kind: str) -> set[object]:
+    """The calls by which those come to a meeting who go one way of a condition."""
+    return {
+        (other.via, tuple(loop.number for loop in other.loops))
+        for other in events
+        if other.node is event.node
+        and other.kind == event.kind
+        and (of := _way_of(other)) is not None
+        and of.kind == kind
+        and _place(of) == _place(way)
+    }
+
+
 def _are_alike(ways: tuple[Sequence[Event], Sequence[Event]]) -> bool:
     """Whether two ways meet for the same, in the same order."""
-    first, second = ([_what(each) for each in part] for part in ways)
+    first, second = ([what(each) for each in part] for part in ways)
     return first == second and not are_crossed(*ways)
 
 
@@ -65,6 +76,23 @@ def _choices_around(event: Event) -> list[ast.If]:
         for one in ast.walk(tree)
         if isinstance(one, ast.If) and one.orelse and event.node in ast.walk(one)
     ]
+
+
+def are_met(event: Event, own: Sequence[Event], others: Sequence[Event]) -> bool:
+    """Whether the ranks of the other way meet for the same as an event, at its place from the first or the last.
+
+    Args:
+        event: of the one way.
+        own: the meetings of its way.
+        others: those of the other way.
+    """
+    place = next((number for number, one in enumerate(own) if one is event), len(own))
+    mine, theirs = list(map(what, own)), list(map(what, others))
+    after = len(own) - place - 1
+    return place < len(own) and (
+        mine[: place + 1] == theirs[: place + 1]
+        or (after < len(theirs) and mine[place:] == theirs[len(theirs) - after - 1 :])
+    )
 
 
 def are_crossed(one: Sequence[Event], other: Sequence[Event]) -> bool:
@@ -84,8 +112,8 @@ def called_with(event: Event) -> str:
     return f"{event.name}({''.join(map(ast.unparse, about))})"
 
 
-def _what(event: Event) -> tuple[object, ...]:
-    """What is met, with the loops around it."""
+def what(event: Event) -> tuple[object, ...]:
+    """What is met at an event, with the loops around it."""
     return event.kind, event.name, *[loop.loader or loop.number for loop in event.loops]
 
 
@@ -101,11 +129,6 @@ def _way_of(event: Event) -> Guard | None:
     """What keeps some ranks from an event, where that is one condition only."""
     found = [guard for guard in event.guards if guard.parts_ranks]
     return found[0] if len(found) == 1 else None
-
-
-def _parted(one: Guard, other: Guard) -> bool:
-    """Whether the main process goes the one way and the others the other, of one condition."""
-    return _place(one) == _place(other) and {one.kind, other.kind} == {*_WAYS}
 
 
 def _place(guard: Guard) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from accelify.heap.engines import SAVES_ALONE
 from accelify.heap.random_draws import DRAWS
 from accelify.heap.run import Event
 from accelify.heap.values import Value
-from accelify.obligations.both_ways import are_crossed, called_with, is_on_both_ways
+from accelify.obligations.both_ways import are_crossed, are_met, called_with, is_on_both_ways
 from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation, whole_of
 from accelify.obligations.error_messages import MESSAGES, is_of_error
 from accelify.obligations.hazards import goes_into_training, hazards_of
@@ -289,7 +289,8 @@ def _met_by_the_others(event: Event, one: Obligation, events: Sequence[Event]) -
         one_name, other_name = next(pair for pair in zip(main, others, strict=True) if len({*pair}) > 1)
         text = f"the main process reaches `{one_name}` first and the others `{other_name}`"
         return replace(one, found=f"{text}; call them in one order")
-    return one
+    own, theirs = (of[way] for way in (("main", "others") if event in of["main"] else ("others", "main")))
+    return replace(one, status=Status.PROVED, found="", reason=None) if are_met(event, own, theirs) else one
 
 
 def _is_of_own_batch(event: Event) -> bool:

@@ -242,7 +242,7 @@ YIELDS = "for batch in loader:\n            yield batch"
         (YIELDS, ", sampler=DistributedSampler(data, shuffle=False)", True),
         ("yield from loader", ", sampler=DistributedSampler(data, shuffle=False)", True),
         (
-            "for number, batch in enumerate(loader):\n            if number % size == rank:\n                yield batch",
+            "for n, batch in enumerate(loader):\n            if n % size == rank:\n                yield batch",
             "",
             True,
         ),
@@ -251,3 +251,13 @@ YIELDS = "for batch in loader:\n            yield batch"
 def test_a_generator_that_gives_batches_of_a_loader(gives, sampler, is_right, tmp_path):
     found = named(THROUGH_GENERATORS.format(gives=gives, sampler=sampler), tmp_path)
     assert (("ACC705", "F.mse_loss(self.model(x), y).backward()") in found) != is_right
+
+
+@pytest.mark.parametrize(
+    ("x", "is_right"), [('batch["x"]', False), ('batch["x"].to(accelerator.device)', True)]
+)
+def test_items_that_each_process_draws_lie_on_the_host(x, is_right, tmp_path):
+    moved = 'net(batch["x"].to(accelerator.device)).mean()'
+    loss = f'F.mse_loss(net({x})[:, 0], batch["x"].to(accelerator.device)[:, 0])'
+    text = DUMMY.format(item="torch.randn(4)", seed="").replace(moved, loss)
+    assert ("ACC710" in dict(named(text, tmp_path, "accelerate"))) != is_right
