@@ -23,7 +23,7 @@ def barrier():
 dist.init_process_group("gloo")
 """
 FIRST = "if not is_main():\n    {0}\nrows = list(range(3))\nif is_main():\n    {0}\n"
-LOOP = "for task in range(3):\n    print_all = task\n    {leaves}\n    if is_main():\n        rows.append(task)\n    {waits}\n"
+LOOP = "for task in range(3):\n    {leaves}\n    if is_main():\n        rows.append(task)\n    {waits}\n"
 SKIPS = "if not is_main():\n        continue"
 
 
