@@ -25,6 +25,7 @@ from accelify.heap.early_exits import Way, stay
 from accelify.heap.frames import Early, Frame
 from accelify.heap.handlers import left_within
 from accelify.heap.pieces import Written
+from accelify.heap.random_draws import drawn_on_both
 from accelify.heap.run import Event, Run
 from accelify.heap.values import (
     SEVERAL,
@@ -151,7 +152,7 @@ class Choices:
         results: list[tuple[Flow, Written, Guard | None]] = []
         frame = statements.frames[-1] if statements.frames else None
         given = [len(frame.returned)] if frame is not None else []
-        met = [len(run.events)]
+        met, parted_before = [len(run.events)], set(run.parted_streams)
         for guard, go in ways:
             run.store.begin()
             with run.under(guard, is_condition=not is_regular):
@@ -159,6 +160,8 @@ class Choices:
             results.append((flow, run.store.undo(), guard))
             met.append(len(run.events))
             given += [len(frame.returned)] if frame is not None else []
+        if run.checks and {guard.kind for guard, _ in ways if guard is not None} == {"main", "others"}:
+            drawn_on_both(run, parted_before, met)
         alike = decided is not None and all(guard is None for guard, _ in ways)
         alike = alike and run.checks
         several = of_several(run, met) if alike else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from accelify.domains.placement import Kind, Placement, function, own
 from accelify.domains.reasons import Reason
@@ -36,6 +37,8 @@ _ONE_OF, _SPLITS = re.compile(r"`[\w.]*\bchoice\("), re.compile(r"`.*\b(?:random
 SEEDED = "drawn with one seed"
 # How a reason ends that says that the other processes draw less.
 _OF_SOME = " draws on some processes only"
+# A draw of some processes, by its stream.
+DRAWN_ALONE = "drawn alone"
 # How a reason ends that says so of what nothing seeds.
 UNSEEDED = "draws others on each process, as nothing seeds them"
 SEEDED_APART, OTHER_SEED = "seeds each process with another number", "each process has another seed"
@@ -185,6 +188,7 @@ class RandomDraws:
         )
         if guard is not None:
             before = parted.get(_stream(row))
+            self.run.meet(DRAWN_ALONE, node, _stream(row))
             text = f"`{self.run.segment(node)}`{_OF_SOME}"
             parted.setdefault(_stream(row), self.run.reason(node, text, guard.why))
             return None if before is None or before.text.endswith(_OF_SOME) else before
@@ -207,6 +211,24 @@ class RandomDraws:
             return None
         run.seeded_apart = True
         return run.reason(node, f"`{run.segment(node)}` {UNSEEDED}")
+
+
+def drawn_on_both(run: Run, before: Collection[str], met: Sequence[int]) -> None:
+    """The main process has gone one way and the others another: who drew by the same calls on both goes on alike.
+
+    Args:
+        run: the run.
+        before: the streams of which the processes drew others before.
+        met: how many events there were before the first way, between them, and after the second.
+    """
+    drawn = [
+        list(dict.fromkeys((one.name, one.node) for one in run.events[first:last] if one.kind == DRAWN_ALONE))
+        for first, last in pairwise(met)
+    ]
+    for stream in {stream for way in drawn for stream, _ in way} - set(before):
+        of_it = [[node for name, node in way if name == stream] for way in drawn]
+        if of_it[0] == of_it[1]:
+            seed_alike(run, [stream])
 
 
 def seed_apart(run: Run, streams: Iterable[str], why: Reason) -> None:

@@ -104,7 +104,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
     elif event.path is not None and (event.kind == "folder.make" or is_sought(event, events)):
         yield _path(event)
     elif event.kind == "leave":
-        why = next((guard.why for guard in event.guards if guard.parts_ranks), None)
+        why = event.guards[-1].why if event.guards[-1].parts_ranks else None  # the last is within the loop
         if event.detail == "counted":
             text = "a loop ends by a number of rounds, which each of N processes makes, N times as much work in all"
             yield made(event, "rounds", Status.NAMED, text, event.guards[-1].why)
