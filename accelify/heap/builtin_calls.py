@@ -130,6 +130,10 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
             return _len(engine, [over], {}, node)
     if (known := count_of(engine.run, value, node)) is not None:
         return known
+    if value.refs and all(
+        isinstance(ref, Container) and ref.slot("#known") is not None for ref in value.refs
+    ):
+        return Value(type=LENGTH)
     for ref in value.refs:
         if isinstance(ref, Iterable):
             return engine.run.made(node, ref.rounds, ref.item, type_="builtins.int")

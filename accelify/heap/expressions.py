@@ -377,14 +377,14 @@ class Expressions:
         self, node: Any, elt: ast.expr, scope: Ref, type_: str, key: ast.expr | None = None
     ) -> Value:
         inner = Scope(self.run.module, scope)
-        made = container(self.run, type_, node)
+        made, as_many = container(self.run, type_, node), list[bool]()
 
         def body(number: int) -> None:
             if number < len(node.generators):
                 part = node.generators[number]
-                over = self.engine.iteration.over(
-                    self.evaluate(part.iter, inner if number else scope), part.iter
-                )
+                source = self.evaluate(part.iter, inner if number else scope)
+                over = self.engine.iteration.over(source, part.iter)
+                as_many.append(array_of(source).is_same and over.as_many)
 
                 def once(item: Value) -> None:
                     self.engine.statements.bind(part.target, item, inner)
@@ -403,6 +403,8 @@ class Expressions:
                 put(self.run, made, of_each_row(self.run, self.evaluate(elt, inner)), name, filling="rounds")
 
         body(0)
+        if type_ == "list" and not any(part.ifs for part in node.generators) and all(as_many):
+            self.run.store.set(made, "#known", Value())  # whatever its elements are, as many on all ranks
         return Value(refs=(made,), type=type_)
 
     def _Subscript(self, node: ast.Subscript, scope: Ref) -> Value:

@@ -375,6 +375,11 @@ class Iterable(Ref):
         self.apart = False
         self.even = False
 
+    @property
+    def as_many(self) -> bool:
+        """Whether each rank goes through as many rounds as the original."""
+        return not self.shared and self.rounds.is_same and self.uneven is None
+
     def like(self, other: Iterable) -> Iterable:
         """This, going over the same as another one."""
         self.whole, self.uneven = self.whole or other.whole, self.uneven or other.uneven
