@@ -25,7 +25,7 @@ from accelify.obligations.left_groups import after_leaving
 from accelify.obligations.left_out import of_gradients
 from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.obligation import Obligation, Status
-from accelify.obligations.ordering import is_handle
+from accelify.obligations.ordering import is_handle, is_there_already
 from accelify.obligations.own_ranks import (
     RANK,
     SHARE,
@@ -152,6 +152,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         known = _is_shared_out(event) or says or _is_of_own_batch(event)
         known = known or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
         known = known or is_of_own_sample(event, events) or fills_environment(event)
+        known = known or is_there_already(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
             yield replace(one, found=_OVER_OTHERS) if one.found and _writes_shares(event) else one
     elif one.demand == "all ranks" and is_on_both_ways(event, events):

@@ -140,6 +140,29 @@ def is_sought(event: Event, events: Sequence[Event]) -> bool:
     return path.why.origin() in [why.origin() for why in made if why is not None]
 
 
+def is_there_already(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the main process has done the same download before, and all have met since.
+
+    Args:
+        event: a download, or another event.
+        events: all, in their order.
+    """
+    there = met = False
+    for other in events if event.kind == "network.get" else ():
+        if other is event:
+            return there and met
+        if other.kind == event.kind and _of_main(other) and _is_same_call(other, event):
+            there = True
+        met = there and (
+            met or (other.kind in _MEETINGS and not any(one.parts_ranks for one in other.guards))
+        )
+    return False
+
+
+def _is_same_call(one: Event, other: Event) -> bool:
+    return one.name == other.name and ast.unparse(one.node) == ast.unparse(other.node)
+
+
 def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:
     """What was written in a folder that is listed."""
     if event.kind != "folder.list":
