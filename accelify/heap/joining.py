@@ -32,6 +32,7 @@ from accelify.heap.values import (
     UNSET,
     Function,
     Guard,
+    Instance,
     Library,
     Ref,
     Value,
@@ -252,3 +253,13 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
     # What is the same on all ranks is no reason for what is not.
     one, other = (left, right) if right.place.is_uniform else (right, left)
     return place, right.why if place == right.place else (one.why or other.why)
+
+
+def is_prepared_of(written: Value | None, before: Value | None) -> bool:
+    """Whether what is written on one way is what was there before, prepared: where it stays as it was there is none, or
+    one process."""
+    if before is None or written is None or not written.refs:
+        return False
+    wrapped = [ref.wrapped for ref in written.of(Instance) if ref.prepared and ref.wrapped is not None]
+    inner = {ref for value in wrapped for ref in value.refs}
+    return len(wrapped) == len(written.refs) and bool(inner) and inner <= {*before.refs}

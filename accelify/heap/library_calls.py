@@ -81,6 +81,8 @@ _OF_MAIN = ("accelerate.logging.MultiProcessAdapter.", "accelerate.tracking.Gene
 _OWN_FILES = "#files"
 # What arrays do in place that leaves the batch's figures in them.
 _IN_PLACE = frozenset({"plus", "minus", "times", "over"})
+# What a Trainer of transformers, its arguments and its state answer.
+_ASKING_FOR_MAIN = frozenset({"is_world_process_zero", "is_local_process_zero"})
 # What may call a function that it is given.
 _CALLING = frozenset({"none", "new", "pure", "own", "unknown"})
 
@@ -133,6 +135,8 @@ class LibraryCalls:
             misuse.of_method(self.run, receiver, name, args, keywords, node)
             if name == "setLevel" and args:
                 self.state.set_level(receiver, args[0])
+            if name in _ASKING_FOR_MAIN:
+                return Value(own(), self.run.reason(node, "only on the main process"), type=MAIN_FLAG)
             if (made := engine_called(self.run, receiver, name, args, keywords, node)) is not None:
                 return made
         else:

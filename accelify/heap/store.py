@@ -9,7 +9,7 @@ from accelify.domains.placement import (
     Kind,
 )
 from accelify.domains.replacing import replace
-from accelify.heap.joining import added_by_round, is_by_round, join
+from accelify.heap.joining import added_by_round, is_by_round, is_prepared_of, join
 from accelify.heap.pieces import MADE, Piece, Slots, Summary, Written, is_alike
 from accelify.heap.values import (
     OF_SOME,
@@ -393,6 +393,9 @@ class Store:
             alike = under is None or not under.parts_ranks or by_round
             if now is not None and written is not None and written.token == key and alike:
                 now = replace(now, token=key, delta=None)  # on the one way it stays what it was
+            if guard is None and (key in one) != (key in other) and is_prepared_of(written, now):
+                together[key] = written
+                continue
             left, right = one.get(key, now), other.get(key, now)
             if key[1].startswith(ONLY) and now is not None and guard is not None:
                 # Bound on some ranks before, and now on those that had it not: on all.

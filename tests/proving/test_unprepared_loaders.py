@@ -261,3 +261,41 @@ def test_items_that_each_process_draws_lie_on_the_host(x, is_right, tmp_path):
     loss = f'F.mse_loss(net({x})[:, 0], batch["x"].to(accelerator.device)[:, 0])'
     text = DUMMY.format(item="torch.randn(4)", seed="").replace(moved, loss)
     assert ("ACC710" in dict(named(text, tmp_path, "accelerate"))) != is_right
+
+
+OPTIONAL = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--train", action="store_true")
+args = parser.parse_args()
+accelerator = Accelerator()
+model = torch.nn.Linear(4, 1)
+loader = opt = None
+if args.train:
+    loader = DataLoader(data, batch_size=4, shuffle=True)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model = accelerator.prepare(model)
+if {asked}:
+    {prepares}
+if args.train:
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "asked", ["all(one is not None for one in (loader, opt))", "loader is not None", "args.train"]
+)
+@pytest.mark.parametrize(
+    ("prepares", "codes"),
+    [
+        ("loader, opt = accelerator.prepare(loader, opt)", set()),
+        ("other = accelerator.prepare(DataLoader(data, batch_size=4))", {"ACC705"}),
+        ("opt = accelerator.prepare(opt)", {"ACC705"}),
+    ],
+)
+def test_what_is_prepared_where_it_is_there(asked, prepares, codes, tmp_path):
+    found = named(OPTIONAL.format(asked=asked, prepares=prepares), tmp_path, "accelerate")
+    assert {code for code, _ in found} - {"ACC710"} == codes  # it lies on the host, too
