@@ -186,7 +186,15 @@ def _lists(event: Event, name: str, other: str, *, first: bool = False) -> bool:
     if first:
         inside = inside.partition("/")[0]
         return "*" in inside and fnmatch(inside, named)
-    return "*" in inside or fnmatch(inside, named)
+    return fnmatch(inside, named) or ("*" in inside and _may_be_one(inside, named))
+
+
+def _may_be_one(one: str, other: str) -> bool:
+    """Whether two names of which parts are not known may be of one file: they begin and end alike as far as known."""
+    begins, ends = [[text.split("*")[number] for text in (one, other)] for number in (0, -1)]
+    long, short = max(begins, key=len), min(begins, key=len)
+    last, part = max(ends, key=len), min(ends, key=len)
+    return long.startswith(short) and last.endswith(part)
 
 
 def _asked_for(name: str, asked: Mapping[str, Sequence[Event]]) -> Iterator[Event]:
