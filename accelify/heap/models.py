@@ -33,7 +33,10 @@ _WITHOUT_BUFFERS = re.compile(
     _WITHOUT.pattern
     + r"|torch\.nn\.(?:Linear|Bilinear|Conv(?:Transpose)?\dd|Embedding\w*|LayerNorm|RMSNorm|GroupNorm|LSTM|GRU|RNN"
     r"|PReLU|MultiheadAttention|Transformer\w*|Sequential|ModuleList|ModuleDict)"
+    r"|torch_geometric\.nn\.(?:norm\.)?(?:Layer|Graph|Pair)Norm"
 )
+# Those that have none but where the script asks for statistics over all batches.
+_WITHOUT_STATISTICS = re.compile(r"torch\.nn\.InstanceNorm\dd|torch_geometric\.nn\.(?:norm\.)?InstanceNorm")
 # Where each class is known that models derive from.
 _READ = frozenset({*sys.stdlib_module_names, "torch"})
 # Methods that models have, and no metric or table.
@@ -135,7 +138,10 @@ def _may_have(run: Run, model: Instance, *, buffers: bool, depth: int = 0) -> bo
     bases = [run.knowledge.canonical(ref.name) for ref in line if isinstance(ref, Library)]
     known = [name for name in bases or [model.type] if buffers or not _is_unread(run, name)]
     of_library = model.cls is None and model.type == _BASE  # such as `resnet18()`
-    plain = not of_library and all(name == _BASE or without.fullmatch(name) for name in known)
+    plain = not of_library and all(
+        name == _BASE or without.fullmatch(name) or (buffers and _keeps_no_statistics(run, name))
+        for name in known
+    )
     if not plain or depth > deepest:
         return True
     called = {
@@ -168,6 +174,12 @@ def _may_have(run: Run, model: Instance, *, buffers: bool, depth: int = 0) -> bo
         if name == OVER and buffers and not (inside and all(part.of(Instance) for part in inside)):
             return True
     return False
+
+
+def _keeps_no_statistics(run: Run, name: str) -> bool:
+    return _WITHOUT_STATISTICS.fullmatch(name) is not None and not any(
+        "track_running_stats" in one.text for one in run.modules
+    )
 
 
 def has_parameters_of(run: Run, expr: ast.expr) -> bool:

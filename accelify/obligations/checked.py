@@ -18,7 +18,7 @@ from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.both_ways import are_crossed, are_met, called_with, is_on_both_ways
 from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation, whole_of
-from accelify.obligations.error_messages import MESSAGES, is_of_error
+from accelify.obligations.error_messages import MESSAGES, is_of_error, is_of_failing
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.input_gradients import is_for_input
 from accelify.obligations.left_groups import after_leaving
@@ -135,7 +135,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     if one.demand in _OF_EFFECTS and _is_of_own_file(event):
         if one.demand != "once" or not _is_named_by_figure(event):
             return
-    if one.demand == "path" and (event.path is None or _is_of_one(event) or is_handle(event)):
+    if one.demand == "path" and (event.path is None or _is_of_some(event) or is_handle(event)):
         return  # another process's is of no account; an open file was named where it was opened
     if one.sink == "state.write" and one.demand == "same":
         if not goes_into_training(event, events) or _is_taken_back(event, one) or _have_left(event, events):
@@ -338,6 +338,12 @@ def _is_of_others(event: Event, events: Sequence[Event]) -> bool:
 def _is_shared_out(event: Event) -> bool:
     """Whether the processes share out among them how often it is done: `if number % size == rank`."""
     return any(guard.kind == "divergent" and is_by_rank(guard.why) for guard in event.guards)
+
+
+def _is_of_some(event: Event) -> bool:
+    """Whether one process alone does it, or those to which something happens that the others know nothing of."""
+    alone = any(guard.kind == "divergent" for guard in event.guards)
+    return _is_of_one(event) or alone or is_of_failing(event)
 
 
 def _is_of_one(event: Event) -> bool:

@@ -23,10 +23,16 @@ def is_of_error(event: Event) -> bool:
     return own and event.node in _in_handlers(tree)  # it says which of its data are to blame
 
 
+def is_of_failing(event: Event) -> bool:
+    """Whether it is done by a process that raises an error further."""
+    return event.module.tree is not None and event.node in _in_handlers(event.module.tree, raising=True)
+
+
 @lru_cache(maxsize=64)
-def _in_handlers(tree: ast.Module) -> frozenset[ast.AST]:
-    """The calls in the handlers of a module."""
-    handlers = [one for one in ast.walk(tree) if isinstance(one, ast.ExceptHandler)]
+def _in_handlers(tree: ast.Module, *, raising: bool = False) -> frozenset[ast.AST]:
+    """The calls in the handlers of a module, or in those that raise further."""
+    found = [one for one in ast.walk(tree) if isinstance(one, ast.ExceptHandler)]
+    handlers = [one for one in found if not raising or isinstance(one.body[-1], ast.Raise)]
     return frozenset(one for part in handlers for one in ast.walk(part) if isinstance(one, ast.Call))
 
 

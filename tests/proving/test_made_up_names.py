@@ -106,3 +106,27 @@ def test_what_is_there_under_a_name_by_the_clock(name, is_right, tmp_path):
     """
     found = named(GROUP + dedent(text), tmp_path)
     assert (("ACC704", "dist.barrier()") not in found) == is_right
+
+
+IN_HANDLERS = """
+import time
+model = DDP(torch.nn.Linear(4, 1))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+try:
+    for x, y in loader:
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+except RuntimeError:
+    {in_handler}
+    raise
+{after}
+"""
+BY_CLOCK = 'torch.save(model.module.state_dict(), f"{time.asctime()}.pt")'
+
+
+@pytest.mark.parametrize(("place", "codes"), [("in_handler", set()), ("after", {"ACC703"})])
+def test_names_by_the_clock_of_a_process_that_fails(place, codes, tmp_path):
+    """Nobody looks for what a process writes that has an error of its own."""
+    text = GROUP + IN_HANDLERS.format(**({"in_handler": "pass", "after": ""} | {place: BY_CLOCK}))
+    assert {code for code, _ in named(text, tmp_path)} & {"ACC703"} == codes

@@ -362,6 +362,13 @@ if rank == 0:
         ("resnet18()", "if rank == 0:\n    with torch.no_grad(): model(x)", ["ACC704"]),
         ("resnet18()", "if rank == 0:\n    with torch.no_grad(): model.module(x)", []),
         ("torch.nn.Linear(4, 1)", "if rank == 0:\n    with torch.no_grad(): model(x)", []),
+        ("torch.nn.InstanceNorm1d(4)", "if rank == 0:\n    with torch.no_grad(): model(x)", []),
+        (
+            "torch.nn.InstanceNorm1d(4, track_running_stats=True)",
+            "if rank == 0:\n    with torch.no_grad(): model(x)",
+            ["ACC704"],
+        ),
+        ("torch.nn.BatchNorm1d(4)", "if rank == 0:\n    with torch.no_grad(): model(x)", ["ACC704"]),
     ],
 )
 def test_what_is_reduced_twice_and_what_waits_for_buffers(model, after, codes, tmp_path):
