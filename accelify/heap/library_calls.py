@@ -53,7 +53,7 @@ from accelify.heap.values import (
     constant,
     is_zero,
 )
-from accelify.heap.wrapper_attributes import engine_called
+from accelify.heap.wrapper_attributes import engine_called, split
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ class LibraryCalls:
             are_passed(self.run, args, node)
         if self.run.checks:
             misuse.of_call(self.run, known, args, keywords, node)
+            split(self.run, known, args)
         else:
             misuse.of_conversion(self.run, known, args, keywords, node)
         keywords = misuse.without_devices(keywords)

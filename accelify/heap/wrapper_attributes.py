@@ -10,7 +10,7 @@ from accelify.heap.engines import ALTERED
 from accelify.heap.frozen import is_frozen
 from accelify.heap.locations import text_of
 from accelify.heap.run import Run
-from accelify.heap.values import Class, Instance, Ref, Value
+from accelify.heap.values import Class, Instance, Ref, Value, constant
 
 # What a script has written to the wrapper itself.
 SET = "#set "
@@ -21,6 +21,9 @@ _OF_ENGINES = frozenset(
 ENGINE = "#engine"
 # What one has that waits for the others where another wrapper leaves it to the script.
 _STEPS = frozenset({"backward", "step"})
+# The mark of a model that DataParallel copies to all devices of one process.
+SPLIT = "#split"
+_SPLITTING = frozenset({"torch.nn.DataParallel", "torch.nn.parallel.DataParallel"})
 # What a condition asks that goes by the wrapper around a model, and not by what is in it: `hasattr(net.module, "f")`.
 _ON_WRAPPERS = re.compile(r"\b(?:hasattr(?!\([\w.]*\.module,)|isinstance|distributed_type)\b|> 1\b")
 # What one asks that leaves, for what comes after it.
@@ -55,7 +58,7 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
     ):
         return
     elif name == "module" and (run.accelerated or converted):
-        if _has_default(node):
+        if _has_default(node) or _is_split(run, ref):
             return
         text = (
             "`.module` of a prepared model is there on several processes only; use accelerator.unwrap_model"
@@ -67,6 +70,24 @@ def of_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> None:
         if run.loops and _is_given(run, node):
             text = f"{text}, or where it makes what is trained with, let the model's forward call it"
         run.meet("misuse", node, text, _prepared(ref), detail="wrapper")
+
+
+def split(run: Run, name: str, args: Sequence[Value]) -> None:
+    """Note a model that a call puts into a DataParallel.
+
+    Args:
+        run: the run.
+        name: what is called.
+        args: by position.
+    """
+    for ref in args[0].of(Instance) if args and name in _SPLITTING else ():
+        run.store.set(ref, SPLIT, constant(True))
+
+
+def _is_split(run: Run, model: Instance) -> bool:
+    """Whether a prepared model is in a DataParallel, which has a `.module` on one process as well."""
+    inner = model.wrapped.of(Instance) if model.wrapped is not None else []
+    return bool(inner) and all(run.read(one, SPLIT) is not None for one in inner)
 
 
 def without_wrapped(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:

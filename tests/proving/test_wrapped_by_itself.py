@@ -99,3 +99,29 @@ SAVED = ("ACC702", 'torch.save(self.model.module.state_dict(), "m.pt")')
 def test_module_that_asks_for_its_rank(asked, test, lines, tmp_path):
     """One that trains, with a model that another script wraps: where it asks which process it is, there are others."""
     assert named(HANDED.format(asked=asked, test=test), tmp_path) == lines
+
+
+SPLIT = """
+accelerator = Accelerator()
+model = {model}
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=4, shuffle=True)
+model, opt, loader = accelerator.prepare(model, opt, loader)
+for x, y in loader:
+    opt.zero_grad()
+    accelerator.backward(F.mse_loss(model(x), y))
+    opt.step()
+if accelerator.is_main_process:
+    torch.save(model.module.state_dict(), "weights.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "code"),
+    [
+        ("torch.nn.DataParallel(torch.nn.Linear(4, 1))", "ACC712"),
+        ("torch.nn.Linear(4, 1)", "ACC715"),
+    ],
+)
+def test_a_model_that_has_a_module_on_one_process_too(model, code, tmp_path):
+    assert [one for one, _ in named(SPLIT.format(model=model), tmp_path, "accelerate")] == [code]
