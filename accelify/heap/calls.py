@@ -460,9 +460,7 @@ class Calls:
             # As a context manager: `with` goes into it where it gives its value.
             frame.first = frame.first or any(one.kind == FIRST for one in self.run.guards[frame.guards :])
             self.run.depends()
-            for one in [*([over] if over is not None else []), *self.run.loops]:
-                frame.yielded_shared = frame.yielded_shared or one.shared
-                frame.yielded_whole = frame.yielded_whole or one.whole
+            frame.note_rounds([over, *self.run.loops])
             for guard in self.run.guards[frame.guards :] if self.run.checks else ():
                 if guard.parts_ranks:
                     frame.uneven.setdefault((guard.why.path, guard.why.line), {})[node] = guard.why

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ from accelify.heap.early_exits import Way
 from accelify.heap.flags import FLAGS
 from accelify.heap.joining import join
 from accelify.heap.memory import Known
+from accelify.heap.run import Loop
 from accelify.heap.values import NONE, Guard, Iterable, Value
 
 _PLAIN = (ast.Return, ast.Break, ast.Continue, ast.Pass, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
@@ -64,6 +65,13 @@ class Frame:
         for value in returned:
             found = value if found is None else join(found, value, divergent, in_order=in_order)
         return found or NONE
+
+    def note_rounds(self, around: Sequence[Iterable | Loop | None]) -> None:
+        """Note what a value is given one after the other of, or in which loops."""
+        for one in around:
+            if one is not None:
+                self.yielded_shared = self.yielded_shared or one.shared
+                self.yielded_whole = self.yielded_whole or one.whole
 
     def rounds_given(self) -> Iterable:
         """What a loop over the generator goes over that the call makes."""
