@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from accelify.knowledge import Knowledge
+from accelify.obligations import validate
 from tests.proving.several_programs import named
 
 HEAD = "import argparse, sys, yaml\n"
@@ -99,3 +103,19 @@ if cfg["sync"]:
         dist.barrier()
 """
     assert not named(HEAD + text, tmp_path)
+
+
+def test_a_default_still_names_a_class(tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text(
+        "import torch\nimport torchvision\n\n\nclass Small(torch.nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.body = torchvision.models.squeezenet1_1(pretrained=True)\n"
+    )
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import json\nimport models\nfrom accelerate import Accelerator\n\n\nclass Settings:\n    model = 'Small'\n\n"
+        "    def take(self, found):\n        for name, value in found.items():\n            setattr(self, name, value)\n\n\n"
+        "settings = Settings()\nsettings.take(json.load(open('settings.json')))\naccelerator = Accelerator()\n"
+        "model = accelerator.prepare(getattr(models, settings.model)())\n"
+    )
+    found = validate(script.read_text(), script, Knowledge(), checks=True)
+    assert "network.get" in [one.sink for one in found.obligations]
