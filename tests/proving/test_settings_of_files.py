@@ -105,17 +105,40 @@ if cfg["sync"]:
     assert not named(HEAD + text, tmp_path)
 
 
+MODEL = """
+import torch
+import torchvision
+
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torchvision.models.squeezenet1_1(pretrained=True)
+"""
+SCRIPT = """
+import json
+import models
+from accelerate import Accelerator
+
+
+class Settings:
+    model = "Small"
+
+    def take(self, found):
+        for name, value in found.items():
+            setattr(self, name, value)
+
+
+settings = Settings()
+settings.take(json.load(open("settings.json")))
+accelerator = Accelerator()
+model = accelerator.prepare(getattr(models, settings.model)())
+"""
+
+
 def test_a_default_still_names_a_class(tmp_path: Path) -> None:
-    (tmp_path / "models.py").write_text(
-        "import torch\nimport torchvision\n\n\nclass Small(torch.nn.Module):\n    def __init__(self):\n"
-        "        super().__init__()\n        self.body = torchvision.models.squeezenet1_1(pretrained=True)\n"
-    )
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import json\nimport models\nfrom accelerate import Accelerator\n\n\nclass Settings:\n    model = 'Small'\n\n"
-        "    def take(self, found):\n        for name, value in found.items():\n            setattr(self, name, value)\n\n\n"
-        "settings = Settings()\nsettings.take(json.load(open('settings.json')))\naccelerator = Accelerator()\n"
-        "model = accelerator.prepare(getattr(models, settings.model)())\n"
-    )
-    found = validate(script.read_text(), script, Knowledge(), checks=True)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "__init__.py").write_text("from .small import Small\n")
+    (tmp_path / "models" / "small.py").write_text(MODEL)
+    found = validate(SCRIPT, tmp_path / "train.py", Knowledge(), checks=True)
     assert "network.get" in [one.sink for one in found.obligations]
