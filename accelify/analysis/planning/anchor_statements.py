@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.choices import binds_device, chooses_device
+from accelify.analysis.devices.choice_statements import binds_device, chooses_device
 from accelify.analysis.devices.options import parses
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.bound import always_binds
+from accelify.analysis.statements.always_bound import always_binds
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import Entity
 
