@@ -10,7 +10,7 @@ from accelify.analysis.syntax import Tree
 from accelify.conversion import CONVERTED, REFUSED, Conversion, left_alone, why_not
 from accelify.dropped_moves import dropped_moves
 from accelify.findings import Finding
-from accelify.helpers import fixed_helpers
+from accelify.minimal_module_edits import fixed_helpers
 from accelify.rule_codes import published
 from accelify.source import Source
 from accelify.transforms.base import Change, Context

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import accelify
-from accelify.looked_at import Looks, Question, is_as_before, mark_of
+from accelify.files_read import Looks, Question, is_as_before, mark_of
 
 FOLDER = ".accelify_cache"
 _OF_A_VERSION = "check-"

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accelify import looked_at
+from accelify import files_read
 from accelify.source import ConfigurationError
 
 # Names the one file whose settings hold, in place of the nearest pyproject.toml; the null device is none at all.
@@ -82,7 +82,7 @@ def _of_file(rows: Path, configured_in: Path) -> dict[str, str]:
     from accelify.knowledge.rows import read_table
 
     try:
-        text = (looked_at.read(rows) or b"").decode("utf-8")
+        text = (files_read.read(rows) or b"").decode("utf-8")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"{rows}, the models of [tool.accelify] in {configured_in}, cannot be read ({error}): correct it.",

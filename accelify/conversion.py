@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from accelify.dropped_moves import DroppedMove, MovePlace
 from accelify.findings import Finding, Safety, Severity
-from accelify.merging import merged
+from accelify.merged_edits import merged
 from accelify.rule_codes import published, published_all
 from accelify.source import Source
 

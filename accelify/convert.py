@@ -34,7 +34,7 @@ from accelify.conversion import (
     left_alone,
     why_not,
 )
-from accelify.deep import deeply
+from accelify.deep_nesting import deeply
 from accelify.dropped_moves import MovePlace
 from accelify.lowering import Plain, lower
 from accelify.other_callers import OtherCallers, other_callers

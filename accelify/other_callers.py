@@ -26,14 +26,14 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from accelify import looked_at
+from accelify import files_read
 from accelify.analysis.modules.search_path import top_of_project, up_to_top
 from accelify.analysis.planning.plan import Plan
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
+from accelify.calls_without_accelerator import calls_left
 from accelify.conversion import Conversion
 from accelify.findings import Finding, Safety
-from accelify.left_calls import calls_left
 from accelify.project import Imports
 from accelify.source import Source, SourceError, python_files
 from accelify.weight_readers import reads_with_prefix
@@ -113,7 +113,7 @@ class OtherCallers:
         taken = re.compile(rf"\bfrom\s+[\w.]*\b{stem}\s+import\s*(\([^)]*\)|[^\n]*)".encode())
         renamed = re.compile(rf"\b{stem}\s+as\s".encode())
         for path in (*self._files[place], *(self._together - {place})):
-            data = looked_at.read(self._imports.place(path)) or b""
+            data = files_read.read(self._imports.place(path)) or b""
             parts = [match[1] for match in taken.finditer(data)]
             if any(b"*" in part for part in parts) or renamed.search(data):
                 parts = [data]
@@ -269,7 +269,7 @@ def _folders(script: Path, modules: Iterable[Path]) -> list[Path]:
     found = [own]
     for module in modules:
         top = module.resolve().parent
-        while looked_at.exists(top / "__init__.py") and top.parent != top:
+        while files_read.exists(top / "__init__.py") and top.parent != top:
             top = top.parent
         inner = module.resolve().relative_to(top).parts
         found.append(top / inner[0] if len(inner) > 1 else top)
@@ -290,8 +290,8 @@ def _around(script: Path) -> Iterator[Path]:
         yield from islice(python_files(_beside(script, project), _ENDINGS), _MOST_FILES)
     for folder in up_to_top(own)[1:] if project is None else ():
         with suppress(OSError):  # a folder that cannot be listed
-            listed = (folder / name for name in looked_at.names_in(folder)[1])
-            files = (path for path in listed if looked_at.is_file(path))
+            listed = (folder / name for name in files_read.names_in(folder)[1])
+            files = (path for path in listed if files_read.is_file(path))
             yield from (_beside(script, path) for path in islice(files, _MOST_ABOVE))
 
 

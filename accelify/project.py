@@ -13,7 +13,7 @@ from accelify.analysis.modules.imported_by_name import imports_by_name
 from accelify.analysis.modules.search_path import added_roots, module_file, roots_of
 from accelify.analysis.syntax import Tree
 from accelify.called_names import OWN, CalledNames, called_names
-from accelify.looked_at import Looks, is_file, listener, looking, names_in, note, read
+from accelify.files_read import Looks, is_file, listener, looking, names_in, note, read
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelify import looked_at
+from accelify import files_read
 from accelify.obsolete_keywords import parse_old
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Source:
 def read_bytes(path: Path) -> bytes:
     """The bytes of the file at `path`. Raises SourceError where it cannot be read."""
     try:
-        return looked_at.read(path) or b""
+        return files_read.read(path) or b""
     except FileNotFoundError:
         raise SourceError(f"{path} does not exist: check the path.", path) from None
     except IsADirectoryError:
@@ -331,7 +331,7 @@ def find_scripts(folder: Path) -> Found:
     for path in python_files(folder, (".py", ".ipynb"), unread):
         number += 1
         try:
-            data = looked_at.read(path) or b""
+            data = files_read.read(path) or b""
         except OSError as error:
             unread.append((path, error.strerror or str(error)))
             continue
@@ -357,7 +357,7 @@ def python_files(
     while places:
         place = places.pop()
         try:
-            folders, files = looked_at.names_in(place)
+            folders, files = files_read.names_in(place)
         except OSError as error:
             if unread is not None:
                 unread.append((place, error.strerror or str(error)))
@@ -368,7 +368,7 @@ def python_files(
                 if not os.path.islink(path) or _inside(path, root):
                     yield path
         inner = (place / name for name in reversed(folders) if not _is_passed_over(name))
-        places += [one for one in inner if not looked_at.exists(one / "pyvenv.cfg")]
+        places += [one for one in inner if not files_read.exists(one / "pyvenv.cfg")]
 
 
 def _is_passed_over(name: str) -> bool:

@@ -10,7 +10,7 @@ from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import Tree
 from accelify.conversion import Conversion
 from accelify.convert import convert_paths
-from accelify.merging import merged
+from accelify.merged_edits import merged
 
 LOOPS = """\
 def plain(loader, model, optimizer, criterion):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelify import looked_at
+from accelify import files_read
 from accelify.analysis.modules.evaluated_names import evaluated_names, names_begun
 from accelify.analysis.modules.imported_by_name import imports_by_name
 from accelify.analysis.modules.main_blocks import only_for_main
@@ -61,7 +61,7 @@ Reader = Callable[[Path], str | None]
 def _read(path: Path) -> str | None:
     """Text of a project file, None when it cannot be read as UTF-8."""
     try:
-        data = looked_at.read(path, _LARGEST_MODULE)
+        data = files_read.read(path, _LARGEST_MODULE)
         return data.decode("utf-8-sig") if data is not None else None
     except (OSError, UnicodeDecodeError):
         return None
@@ -91,7 +91,7 @@ class Program:
         self.roots: list[Path] = []
         if path is not None:
             own = roots_of(path)
-            if looked_at.exists(own[0] / "__init__.py"):
+            if files_read.exists(own[0] / "__init__.py"):
                 self.entry.package = ".".join(own[0].relative_to(own[-1]).parts)
             # What the script adds itself goes before the folders that are guessed.
             self.roots = list(dict.fromkeys([own[0], *added_roots(path, tree.text, own, read), *own[1:]]))
@@ -200,7 +200,7 @@ class Program:
 
     def _is_folder(self, name: str) -> bool:
         """Whether a dotted name is a folder without `__init__.py`."""
-        return any(looked_at.is_folder(root / Path(*name.split("."))) for root in self.roots)
+        return any(files_read.is_folder(root / Path(*name.split("."))) for root in self.roots)
 
     def _parse(self, name: str, path: Path) -> Module | None:
         text = self._read(path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from accelify.analysis.statements.without_object import is_without_object
+from accelify.analysis.statements.methods_without_self import is_without_object
 from accelify.analysis.syntax import FunctionNode, Node, Tree, target_names, walk_scope
 
 

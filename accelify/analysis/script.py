@@ -16,7 +16,7 @@ from accelify.analysis.interpretation.interpreter import Interpreter
 from accelify.analysis.joined import JoinedTree
 from accelify.analysis.losses.reducing_helpers import only_reduces
 from accelify.analysis.lowered import PLACEHOLDER
-from accelify.analysis.modules.left_to_others import left_to_others
+from accelify.analysis.modules.functions_never_reached import left_to_others
 from accelify.analysis.modules.main_blocks import own_main
 from accelify.analysis.modules.reached import dormant_scopes
 from accelify.analysis.program import TRAINING_WORDS, Module, Program

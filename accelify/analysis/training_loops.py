@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, cast
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.data.evaluated_between import is_drawn_to_train
-from accelify.analysis.data.handed_on import batches_in, loaders_in, puts_part_in
+from accelify.analysis.data.indirect_loaders import batches_in, loaders_in, puts_part_in
 from accelify.analysis.schedules.idle_calls import idle_calls, leading_to_backward
 from accelify.analysis.scopes import Scope
-from accelify.analysis.statements.reaching import reaching_assignments
+from accelify.analysis.statements.reaching_assignments import reaching_assignments
 from accelify.analysis.syntax import Node, walk
 from accelify.analysis.trained import TrainedModels
 from accelify.analysis.values import Entity, Sequence, Values

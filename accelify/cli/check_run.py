@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
-from accelify import looked_at
+from accelify import files_read
 from accelify.cache import Cache, cache_folder
 from accelify.cli import terminal
 from accelify.cli.checking import Asked, Checked, check_all, check_one
@@ -245,7 +245,7 @@ def _parts(scripts: list[Path], came: dict[Path, Checked]) -> set[Path]:
         edited = {Path(one.path).resolve() for one, _ in came[path].findings if one.fixable}
         for place in edited & places.keys() if path not in parts else ():
             other = places[place]
-            started = may_be_started(looked_at.read(place) or b"")
+            started = may_be_started(files_read.read(place) or b"")
             if other != path and not started and not came[other].problem:
                 parts.add(other)
     return parts

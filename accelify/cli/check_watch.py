@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from accelify import looked_at, selection
+from accelify import files_read, selection
 from accelify.cli.check_run import Options, run_check
 from accelify.cli.inputs import STDIN
 from accelify.cli.terminal import coloured, complain, fail, width
@@ -40,7 +40,7 @@ def check_again(paths: list[Path], options: Options) -> NoReturn:
 
 
 def _check(paths: list[Path], options: Options, changed: Iterable[str] = ()) -> None:
-    looked_at.forget()
+    files_read.forget()
     nearest_section.cache_clear()
     selection.configured_at.cache_clear()
     if sys.stdout.isatty() and (names := list(changed)):

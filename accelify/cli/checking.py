@@ -14,8 +14,8 @@ from typing import Any
 from accelify.cache import Cache
 from accelify.cli.inputs import STDIN, garbage_left, read_script
 from accelify.configuration import nearest_section
+from accelify.files_read import looking
 from accelify.findings import Finding, Safety, Severity
-from accelify.looked_at import looking
 from accelify.project import Imports
 from accelify.screen import has_nothing_to_say
 from accelify.source import ConfigurationError, SourceError

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accelify.cache import Cache
-from accelify.looked_at import looking
+from accelify.files_read import looking
 from accelify.project import Imports
 from accelify.source import Source, SourceError, find_scripts, python_files
 

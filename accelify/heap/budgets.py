@@ -19,6 +19,8 @@ _PARTS, _PARTS_OF_COPIES = 6, 2
 _PARTS_OF_MODELS = 3
 # What part a function may use that only computes: after that its calls give something of their arguments.
 _PARTS_OF_COMPUTING = 8
+# Of a larger budget the rest is the script's.
+_MOST_SHARED = 30_000
 
 
 class Budgets:
@@ -43,6 +45,10 @@ class Budgets:
         self._cut: set[object] = set()
         self._limited = False
 
+    @property
+    def _shared(self) -> int:
+        return min(self.run.budget, _MOST_SHARED)
+
     def is_called_often(self, function: Function) -> bool:
         """Whether one call stands for all others of a function."""
         return self._gone.get(function.node, 0) >= _MOST_CONTEXTS
@@ -61,11 +67,8 @@ class Budgets:
             given: what it gets.
         """
         often = self.is_called_often(function) and self._spent.get(function.node, 0)
-        of_copy = self._spent.get(copied, 0)
-        if copied in self._begun:
-            of_copy += self.run.steps - self._begun[copied]
-        is_dear = often > self.run.budget // _PARTS
-        if not (is_dear or (copied and of_copy > self.run.budget // _PARTS_OF_COPIES)):
+        is_dear = often > self._shared // _PARTS
+        if not (is_dear or self._is_too_long(copied)):
             return None
         if self.run.in_shared_loop() or not all(array_of(value).is_same for value in given):
             return None
@@ -75,10 +78,19 @@ class Budgets:
             else f"the copy of `{copied}` is too long"
         )
 
-    def only_computes(self, function: Function) -> bool:
-        """Whether a function took much of the budget, and last met nothing new with it: it computes what it gives."""
-        dear = self._spent.get(function.node, 0) > self.run.budget // _PARTS_OF_COMPUTING
-        return dear and self.run.checks and self._only_compute.get(function.node, False)
+    def _is_too_long(self, copied: str) -> bool:
+        """Whether the functions of a copy have used up what they may."""
+        of_copy = self._spent.get(copied, 0)
+        if copied in self._begun:
+            of_copy += self.run.steps - self._begun[copied]
+        return bool(copied) and of_copy > self._shared // _PARTS_OF_COPIES
+
+    def only_computes(self, function: Function, copied: str) -> bool:
+        """Whether a function took much of the budget, and last met nothing new with it, or is of a copy that
+        is too long: what it gives is computed from its arguments."""
+        dear = self._spent.get(function.node, 0) > self._shared // _PARTS_OF_COMPUTING
+        last = dear and self.run.checks and self._only_compute.get(function.node, False)
+        return last or self._is_too_long(copied)
 
     @contextmanager
     def limited(self, key: object) -> Iterator[list[object]]:
@@ -93,7 +105,9 @@ class Budgets:
             yield cut
             return
         self._limited = True
-        run.budget = min(whole, run.steps + (0 if key in self._cut else whole // _PARTS_OF_MODELS))
+        run.budget = min(
+            whole, run.steps + (0 if key in self._cut else min(whole, _MOST_SHARED) // _PARTS_OF_MODELS)
+        )
         try:
             yield cut
         finally:

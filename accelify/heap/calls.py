@@ -411,7 +411,7 @@ class Calls:
             self.run.leave_unread(used, node)
             self.run.leave_pieces(0)
             return Value()
-        if parts and self.budgets.only_computes(function):
+        if parts and self.budgets.only_computes(function, copied):
             return self.libraries.unknown_calls.computed(function.name, of_model, args, keywords, node)
         self.memory.begin()
         result = self.budgets.spent_on(self._gone_through, function, copied, args, keywords, node)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelify import looked_at
+from accelify import files_read
 from accelify.heap.parameters import SPREAD
 from accelify.heap.values import Class, Function, Value
 
@@ -82,7 +82,7 @@ def _files(folder: Path) -> Iterator[tuple[tuple[str, ...], str, str]]:
     files = 0
     for place in left:
         try:
-            folders, names = looked_at.names_in(folder.joinpath(*place), _MOST, looked_at.COMMANDS)
+            folders, names = files_read.names_in(folder.joinpath(*place), _MOST, files_read.COMMANDS)
         except OSError:
             continue
         left += [(*place, one) for one in folders[: max(_MOST - len(left), 0)]]
@@ -92,7 +92,7 @@ def _files(folder: Path) -> Iterator[tuple[tuple[str, ...], str, str]]:
             if ending not in ("yaml", "yml") or files > _MOST:
                 continue
             try:
-                data = looked_at.read(folder.joinpath(*place, name), _LARGEST)
+                data = files_read.read(folder.joinpath(*place, name), _LARGEST)
             except OSError:
                 continue
             yield place, stem, (data or b"").decode("utf-8", "replace")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from accelify.heap.joining import join
-from accelify.heap.paths import known_of, named, named_in
+from accelify.heap.paths import known_of, named, named_in, with_text
 from accelify.heap.run import Run
 from accelify.heap.values import Class, Container, Instance, Library, ModuleRef, Ref, Value
 from accelify.knowledge import Row
@@ -108,7 +108,12 @@ def write_field(run: Run, value: Value, name: Value, written: Value, node: ast.A
         of_class = _of_class(ref, name)
         there = [] if node is not None and _is_new(run, node) else [*of_class, *_matching(ref, name)]
         for field in dict.fromkeys([*there, OTHERS]):
-            run.store.set(ref, field, join(run.read(ref, field) or of_class.get(field), written))
+            default = of_class.get(field)
+            found = join(run.read(ref, field) or default, written)
+            if found is not None and default is not None and isinstance(default.const, str):
+                # As the name of a class or a file it is still what it is at first.
+                found = with_text(found, default.const)
+            run.store.set(ref, field, found)
 
 
 def merged(run: Run, value: Value) -> None:

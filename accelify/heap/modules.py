@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from accelify.analysis.modules.search_path import NEVER_FOLLOWED, added_roots, module_file, roots_of
 from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
+from accelify.files_read import read
 from accelify.heap.values import Library, ModuleRef, Ref, Value
-from accelify.looked_at import read
 from accelify.source import SourceError, parse
 
 if TYPE_CHECKING:

@@ -182,8 +182,9 @@ class Attributes:
         name = _as_inside(name)
         if name == "__dict__" and shows_fields(base):
             return as_dictionary(self.run, base)
+        parts: list[Value] = []
         for ref in base.refs:
-            one = self._of(ref, base, name, node)
+            one = self._of(ref, base, name, node, parts)
             method = _method_of(one, base)
             if one is not None and (method is None or method not in methods):
                 found.append(one)
@@ -209,7 +210,8 @@ class Attributes:
                 found.add(False if closed else None)
         return found.pop() if len(found) == 1 else None
 
-    def _of(self, ref: Ref, base: Value, name: str, node: ast.AST) -> Value | None:
+    def _of(self, ref: Ref, base: Value, name: str, node: ast.AST, parts: list[Value]) -> Value | None:
+        """What it is of one object; `parts` has what it is of all those of which no more is known, once it is."""
         if isinstance(ref, Library):
             name = f"{ref.name}.{name}"
             known = of_mpi(self.run, name, node) or self.engine.calls.libraries.state.current(name)
@@ -239,8 +241,10 @@ class Attributes:
         if isinstance(ref, Bound) and (made := self._type_of(ref)):
             return Value(array_of(base), base.why, refs=(Bound(replace(base, type=made), name),))
         if isinstance(ref, Container | Bound | Function | Super):
-            part = Value(array_of(base), base.why, (Bound(base, name),), self._type_alike(base, name))
-            return named_in(base, part, name)
+            if not parts:
+                part = Value(array_of(base), base.why, (Bound(base, name),), self._type_alike(base, name))
+                parts.append(named_in(base, part, name))
+            return parts[0]
         return None
 
     def _type_of(self, ref: Bound) -> str:

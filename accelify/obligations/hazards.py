@@ -17,11 +17,11 @@ from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance, ModuleRef
 from accelify.obligations.averaged_ratios import averaged
-from accelify.obligations.both_ways import is_on_both_ways
-from accelify.obligations.left_out import never_averaged
+from accelify.obligations.branches_by_rank import is_on_both_ways
+from accelify.obligations.exclusive_branches import is_on_another_way
 from accelify.obligations.loaded_weights import loaded_bare
+from accelify.obligations.missing_steps import never_averaged
 from accelify.obligations.obligation import Obligation, Status
-from accelify.obligations.other_ways import is_on_another_way
 from accelify.obligations.padded_shares import padded
 from accelify.obligations.past_wrappers import in_no_model, is_without_gradients
 from accelify.obligations.polled_files import polled

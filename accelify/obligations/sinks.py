@@ -15,10 +15,10 @@ from accelify.heap.paths import is_temporary
 from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.obligations.error_messages import is_of_caught_error
-from accelify.obligations.handed_paths import writes_below
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_sought
 from accelify.obligations.runs import by_own_count, has_own_runtime
+from accelify.obligations.unread_library_paths import writes_below
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})

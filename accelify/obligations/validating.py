@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from accelify.deep import deeply
+from accelify.deep_nesting import deeply
 from accelify.domains.reasons import Reason
 from accelify.heap.interpreter import Interpreter
 from accelify.heap.moved import MarksOf
@@ -16,9 +16,9 @@ from accelify.heap.run import Event, Run
 from accelify.heap.values import SPAWNED
 from accelify.knowledge import Knowledge
 from accelify.obligations.batch_statistics import of_one_share
-from accelify.obligations.checked import checked_obligations_of
-from accelify.obligations.left_out import never_accumulated, never_let_go
-from accelify.obligations.moved import placed
+from accelify.obligations.device_placement import placed
+from accelify.obligations.distributed_scripts import checked_obligations_of
+from accelify.obligations.missing_steps import never_accumulated, never_let_go
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import races
 from accelify.obligations.sinks import (

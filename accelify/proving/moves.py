@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from accelify.common_lines import same_lines
 from accelify.conversion import Conversion
 from accelify.dropped_moves import DroppedMove
 from accelify.heap.moved import Mark, Marks
-from accelify.same_lines import same_lines
 from accelify.source import split_lines
 
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")

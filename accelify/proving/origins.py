@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
+from accelify.common_lines import paired, same_lines
 from accelify.conversion import Conversion
 from accelify.findings import Finding
 from accelify.heap.modules import text_of
-from accelify.same_lines import paired, same_lines
 from accelify.source import split_lines
 
 

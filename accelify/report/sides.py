@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from accelify.common_lines import paired, same_lines
 from accelify.findings import Finding
-from accelify.same_lines import paired, same_lines
 from accelify.source import split_lines
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.named import device_for
+from accelify.analysis.devices.named_devices import device_for
 from accelify.analysis.interpretation.containers import DICT, TUPLE
 from accelify.analysis.planning.homes import node_of
 from accelify.analysis.planning.lifted import writes

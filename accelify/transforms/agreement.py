@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from accelify.analysis.devices.following import Locations
+from accelify.analysis.devices.models_left_on_host import Locations
 from accelify.analysis.files.effects import CLOCKS, RANDOM
 from accelify.analysis.metrics.evaluation_loop import EvaluationLoop
 from accelify.analysis.metrics.figures import BatchLoop, Figures, draws, plain

@@ -6,7 +6,7 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis.models.parallel_wraps import is_unread_and_stays
-from accelify.analysis.statements.reaching import made_of
+from accelify.analysis.statements.reaching_assignments import made_of
 from accelify.analysis.syntax import Tree, dotted, text_of
 from accelify.analysis.values import Class
 from accelify.transforms.base import Context

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from accelify.analysis.data.differing_shuffles import evaluates_in_other_orders
 from accelify.analysis.data.drawn_samples import draws_samples
-from accelify.analysis.data.other_orders import evaluates_in_other_orders
-from accelify.analysis.devices.following import Locations, before_and_after
+from accelify.analysis.devices.models_left_on_host import Locations, before_and_after
 from accelify.analysis.files.effect_sites import goes_over_files
 from accelify.analysis.files.effects import SideEffects
 from accelify.analysis.metrics.collected import filling_loops
@@ -22,7 +22,7 @@ from accelify.analysis.planning.plan import Plan
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.done import needed_beside
+from accelify.analysis.statements.statement_calls import needed_beside
 from accelify.analysis.syntax import calls_in, names_in, walk
 from accelify.analysis.values import LOADER, MODEL
 from accelify.dropped_moves import MovePlace

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.devices.counts import DeviceCounts
+from accelify.analysis.devices.gpu_counts import DeviceCounts
 from accelify.analysis.syntax import call_argument, dotted
 from accelify.transforms.base import Change, Context, Rule, short
 from accelify.writer import edits as verbs

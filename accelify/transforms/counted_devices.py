@@ -20,7 +20,7 @@ from operator import attrgetter
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.counts import COUNTS, DeviceCounts, Product, entries
+from accelify.analysis.devices.gpu_counts import COUNTS, DeviceCounts, Product, entries
 from accelify.analysis.program import Module
 from accelify.analysis.schedules.schedule_lengths import Length
 from accelify.analysis.script import ScriptModel

@@ -23,10 +23,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.devices.as_text import in_place_of
 from accelify.analysis.devices.class_devices import own_devices
-from accelify.analysis.devices.constants import DeviceConstant, constant_of
+from accelify.analysis.devices.device_as_text import in_place_of
 from accelify.analysis.devices.device_names import names_cpu
+from accelify.analysis.devices.module_devices import DeviceConstant, constant_of
 from accelify.analysis.devices.on_import import placed_on_import, with_derived
 from accelify.analysis.program import Module
 from accelify.analysis.syntax import dotted, walk

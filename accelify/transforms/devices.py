@@ -22,16 +22,16 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.as_text import in_place_of, texts_of
-from accelify.analysis.devices.bound_later import bound_later
+from accelify.analysis.devices.composed_device_texts import is_numbered_gpu
 from accelify.analysis.devices.decisions import Branch
 from accelify.analysis.devices.defaults import calls_without
+from accelify.analysis.devices.device_as_text import in_place_of, texts_of
 from accelify.analysis.devices.device_names import DeviceAssignment, names_cpu
-from accelify.analysis.devices.named import as_numbered, device_for
-from accelify.analysis.devices.numbered import NumberedDevices
+from accelify.analysis.devices.named_devices import as_numbered, device_for
+from accelify.analysis.devices.numbered_gpus import NumberedDevices
+from accelify.analysis.devices.objects_with_devices import bound_later
+from accelify.analysis.devices.options_at_accelerator import place_of
 from accelify.analysis.devices.parts_on_cpu import parts_on_cpu
-from accelify.analysis.devices.seen_options import place_of
-from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.files.effect_sites import TERMINAL
 from accelify.analysis.files.log_files import is_log_method
 from accelify.analysis.planning.anchors import NAME

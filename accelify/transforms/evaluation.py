@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.data.handed_on import batches_in
+from accelify.analysis.data.indirect_loaders import batches_in
 from accelify.analysis.data.loaders import is_shardable
 from accelify.analysis.metrics.counts import made_once, size_of
 from accelify.analysis.metrics.evaluation_loop import NO_MODEL, EvaluationLoop

@@ -25,7 +25,7 @@ from accelify.analysis.data.loaders import drops_last
 from accelify.analysis.files.clock_tests import asks_clock, asks_for_file, has_clocks
 from accelify.analysis.metrics.counts import shape_of, size_of
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.caught import is_caught
+from accelify.analysis.statements.caught_errors import is_caught
 from accelify.analysis.syntax import is_constant, names_in, text_of, walk
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule

@@ -32,8 +32,8 @@ from accelify.analysis.files.writing_calls import WRITING, opens_for_writing
 from accelify.analysis.files.written_paths import paths_given
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.statements.done import calls_done, closed_beside, statement_for
-from accelify.analysis.statements.tolerated import is_tolerated, must_be_new
+from accelify.analysis.statements.statement_calls import calls_done, closed_beside, statement_for
+from accelify.analysis.statements.tolerated_errors import is_tolerated, must_be_new
 from accelify.analysis.syntax import Tree, call_argument, dotted, text_of, walk
 from accelify.transforms.agreed_names import agreement_import
 from accelify.transforms.base import Change, Context, Rule

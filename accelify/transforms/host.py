@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.data.collated_parts import are_lists, collated_parts
-from accelify.analysis.devices.read_on_host import (
+from accelify.analysis.devices.host_reads_in_modules import (
     HOST_TYPES,
     can_be_fixed,
     is_collated_by_torch,

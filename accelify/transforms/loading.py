@@ -16,17 +16,17 @@ import re
 from collections.abc import Iterator, Set
 
 from accelify.analysis import values as v
+from accelify.analysis.devices.composed_device_texts import is_numbered_gpu
 from accelify.analysis.devices.options import holds_options
-from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.files.effect_sites import FILES, PICTURES, defaults_of
 from accelify.analysis.files.folders import path_text
-from accelify.analysis.files.loaded import comes_from, loads_of_states
 from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.saved_objects import saved_to
+from accelify.analysis.files.values_from_files import comes_from, loads_of_states
 from accelify.analysis.files.writing_calls import WRITING, opens_for_writing
 from accelify.analysis.schedules.training_before import trains_only_after
 from accelify.analysis.scopes import Scope, handed_to
-from accelify.analysis.statements.done import statement_for
+from accelify.analysis.statements.statement_calls import statement_for
 from accelify.analysis.syntax import call_argument, call_keyword, calls_in, target_names
 from accelify.analysis.values import Entity, Method
 from accelify.findings import Severity

@@ -33,7 +33,7 @@ from accelify.analysis.metrics.collected import (
 )
 from accelify.analysis.script import is_in_model
 from accelify.analysis.statements.negation import negated
-from accelify.analysis.statements.reaching import reaching_assignments
+from accelify.analysis.statements.reaching_assignments import reaching_assignments
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant, target_names, text_of, walk
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule, short

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from accelify.analysis.files.loaded import comes_from, with_callers
+from accelify.analysis.files.values_from_files import comes_from, with_callers
 from accelify.analysis.models.merged_weights import merged_weights, taken_out_at
 from accelify.analysis.models.parallel_wraps import is_afterwards, wrapped_models
 from accelify.analysis.schedules.training_before import trained_before

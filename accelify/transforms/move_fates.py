@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.tensor_makers import HOST
+from accelify.analysis.models.added_layers import grown_models
 from accelify.analysis.models.early_use import is_needed_before_prepare
 from accelify.analysis.models.filled_from_host import filled_from_host, is_making
-from accelify.analysis.models.grown import grown_models
 from accelify.analysis.models.shared_factories import is_device_parameter
 from accelify.analysis.syntax import (
     call_argument,

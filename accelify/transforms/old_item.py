@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from accelify.analysis.losses.scalar_losses import ScalarLosses
-from accelify.analysis.modules.come_to import come_to
+from accelify.analysis.modules.called_unconverted import come_to
 from accelify.analysis.syntax import Node, is_constant, text_of
 from accelify.findings import Severity
 from accelify.transforms.base import Change, Context, Rule

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from accelify.analysis.modules.come_to import come_to
+from accelify.analysis.modules.called_unconverted import come_to
 from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import Node, call_argument
 from accelify.transforms.base import Change, Context, where

@@ -23,7 +23,7 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.files.loaded import comes_from, loads_elsewhere, with_callers
+from accelify.analysis.files.values_from_files import comes_from, loads_elsewhere, with_callers
 from accelify.analysis.models.parallel_wraps import is_afterwards, is_unread_and_stays, wrapping_calls
 from accelify.analysis.schedules.training_before import trained_before
 from accelify.analysis.syntax import call_argument, dotted, text_of

@@ -21,11 +21,11 @@ from accelify.analysis.files.effect_sites import PRINTERS
 from accelify.analysis.files.log_files import begins_log, is_log_method
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.planning.anchors import NAME, node_of
-from accelify.analysis.statements.done import needed_beside, statement_for
+from accelify.analysis.statements.statement_calls import needed_beside, statement_for
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, target_names
 from accelify.analysis.values import Entity
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.nearby import is_called_within_reach
+from accelify.transforms.display_parameters import is_called_within_reach
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, PutUnder
 

@@ -20,7 +20,7 @@ from accelify.analysis.planning.homes import node_of
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import call_keyword, dotted, is_constant, walk
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.nearby import is_called_within_reach
+from accelify.transforms.display_parameters import is_called_within_reach
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit
 

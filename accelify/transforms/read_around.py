@@ -15,7 +15,7 @@ from accelify.analysis.files.listed_beside import is_listed_beside
 from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.reading_calls import READING
 from accelify.analysis.files.writing_calls import opens_for_writing
-from accelify.analysis.statements.done import calls_done
+from accelify.analysis.statements.statement_calls import calls_done
 from accelify.analysis.syntax import text_of, walk
 from accelify.transforms.base import Context
 from accelify.transforms.writing_statements import runs_command, written_paths

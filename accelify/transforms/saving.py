@@ -20,7 +20,7 @@ from accelify.analysis.scopes import Scope
 from accelify.analysis.syntax import call_argument, calls_in, dotted, names_in, target_names, walk
 from accelify.findings import Safety
 from accelify.transforms.base import Change, Context, Rule
-from accelify.transforms.handed_alone import handed_alone
+from accelify.transforms.models_on_one_process import handed_alone
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertBefore, PutUnder
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.hidden import hidden_on_import, hides_all, hiding
-from accelify.analysis.devices.named import device_arguments
+from accelify.analysis.devices.named_devices import device_arguments
 from accelify.analysis.devices.options import holds_options
-from accelify.analysis.devices.seen_options import place_of
+from accelify.analysis.devices.options_at_accelerator import place_of
+from accelify.analysis.devices.visible_devices import hidden_on_import, hides_all, hiding
 from accelify.analysis.schedules.steps import sources
 from accelify.analysis.syntax import dotted, is_constant
 from accelify.findings import Safety, Severity

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.data.handed_on import only_from_lists
+from accelify.analysis.data.indirect_loaders import only_from_lists
 from accelify.analysis.data.loaders import drops_last, is_shardable, trains_on_whole_batches
 from accelify.analysis.metrics.counts import first_of_shape
 from accelify.analysis.models.stored_batch_sizes import state_of_stored_size

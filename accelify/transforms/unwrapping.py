@@ -21,8 +21,8 @@ from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.models.copied import copied_parameters, is_run_only
 from accelify.analysis.models.parallel_wraps import is_unread_and_stays
+from accelify.analysis.models.run_only_copies import copied_parameters, is_run_only
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.syntax import dotted, is_constant, text_of, walk
 from accelify.transforms.asked_of_models import (

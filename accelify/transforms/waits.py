@@ -9,7 +9,7 @@ from accelify.analysis.files.pictures import saves_picture
 from accelify.analysis.files.read_later import ReadLater
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.done import calls_done
+from accelify.analysis.statements.statement_calls import calls_done
 from accelify.transforms.base import Context
 
 _IMAGE_WRITERS = frozenset("imwrite imsave write_png write_jpeg save".split())

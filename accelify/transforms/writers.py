@@ -17,7 +17,7 @@ from accelify.analysis.files.folders import makings
 from accelify.analysis.files.listed_later import ListedLater
 from accelify.analysis.files.writer_folders import needs_folder_of
 from accelify.analysis.statements.bindings import Bindings
-from accelify.analysis.statements.done import calls_done, needed_beside, statement_for
+from accelify.analysis.statements.statement_calls import calls_done, needed_beside, statement_for
 from accelify.analysis.syntax import Tree, dotted, is_constant, target_names, walk
 from accelify.analysis.values import Entity
 from accelify.findings import Severity

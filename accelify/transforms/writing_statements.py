@@ -17,7 +17,7 @@ from accelify.analysis.files.saved_objects import saved_to
 from accelify.analysis.files.shell import run_for_all, writes_by_shell
 from accelify.analysis.files.writing_calls import WRITING, WRITING_METHODS, opens_for_writing
 from accelify.analysis.scopes import Scope
-from accelify.analysis.statements.done import calls_done
+from accelify.analysis.statements.statement_calls import calls_done
 from accelify.analysis.syntax import walk
 from accelify.transforms.base import Context
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import accelify
-from accelify import linting, looked_at
+from accelify import files_read, linting
 from accelify.cli import checking
 from accelify.cli.checking import Asked, check_one
 from accelify.project import Imports
@@ -178,7 +178,7 @@ def test_nothing_is_looked_at_that_is_not_noted(
     (project / "deep" / "other.py").write_text("from plain import model\nmodel.load_state_dict(x)\n")
     for name in ("train.py", "plain.py"):
         asked.clear()
-        with looked_at.looking() as looks:
+        with files_read.looking() as looks:
             monkeypatch.setattr(os, "stat", noted_stat)
             found = check_one(project / name, Asked(named=frozenset({project / name})), Imports(), None)
             monkeypatch.setattr(os, "stat", stat)

@@ -194,7 +194,7 @@ def test_every_demand_has_its_rule() -> None:
     folder = Path(__file__).parents[2] / "accelify" / "obligations"
     made = [
         node
-        for name in ("sinks.py", "ordering.py", "checked.py")
+        for name in ("sinks.py", "ordering.py", "distributed_scripts.py")
         for node in ast.walk(ast.parse((folder / name).read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]

@@ -92,3 +92,26 @@ def test_a_call_of_a_copy_that_is_cut_off_gives_what_is_not_known(tmp_path):
     found = validate(text, tmp_path / "train.py", Knowledge(), text_of, 500, checks=True)
     named = [one for one in found.obligations if one.status is Status.NAMED and one.path == "train.py"]
     assert [text.splitlines()[one.line - 1].strip() for one in named] == ['print("a round")']
+
+
+OF_EACH_BATCH = """
+import torch
+from accelerate import Accelerator
+from timm import create
+
+accelerator = Accelerator()
+data = torch.utils.data.TensorDataset(torch.ones(8, 4))
+loader = accelerator.prepare(torch.utils.data.DataLoader(data, 4))
+for (x,) in loader:
+    seen = [create(x), create(x + 1), create(x + 2), create([x]), create((x, x))]
+print("done")
+"""
+
+
+def test_a_copy_that_gets_batches_leaves_the_script_its_part(tmp_path):
+    (tmp_path / "timm.py").write_text(COPY)
+    script = tmp_path / "train.py"
+    found = validate(OF_EACH_BATCH, script, Knowledge(), text_of, 5000, checks=True)
+    assert found.steps < 5000 // 3
+    named = [one for one in found.obligations if one.status is Status.NAMED and one.path == "train.py"]
+    assert [OF_EACH_BATCH.splitlines()[one.line - 1] for one in named] == ['print("done")']

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from accelify.knowledge import Knowledge
+from accelify.obligations import validate
 from tests.proving.several_programs import named
 
 HEAD = "import argparse, sys, yaml\n"
@@ -99,3 +103,42 @@ if cfg["sync"]:
         dist.barrier()
 """
     assert not named(HEAD + text, tmp_path)
+
+
+MODEL = """
+import torch
+import torchvision
+
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torchvision.models.squeezenet1_1(pretrained=True)
+"""
+SCRIPT = """
+import json
+import models
+from accelerate import Accelerator
+
+
+class Settings:
+    model = "Small"
+
+    def take(self, found):
+        for name, value in found.items():
+            setattr(self, name, value)
+
+
+settings = Settings()
+settings.take(json.load(open("settings.json")))
+accelerator = Accelerator()
+model = accelerator.prepare(getattr(models, settings.model)())
+"""
+
+
+def test_a_default_still_names_a_class(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "__init__.py").write_text("from .small import Small\n")
+    (tmp_path / "models" / "small.py").write_text(MODEL)
+    found = validate(SCRIPT, tmp_path / "train.py", Knowledge(), checks=True)
+    assert "network.get" in [one.sink for one in found.obligations]

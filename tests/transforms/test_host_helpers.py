@@ -73,7 +73,7 @@ def test_what_would_not_run_is_not_written(tmp_path: Path, monkeypatch: pytest.M
     def refused(*_: object) -> None:
         raise EditError("`x` would be bound nowhere")
 
-    monkeypatch.setattr("accelify.helpers.check", refused)
+    monkeypatch.setattr("accelify.minimal_module_edits.check", refused)
     script, helper = together(tmp_path, SORTING.format(line="ids = lengths[order].numpy()"))
     assert script.changed
     assert (helper.status, helper.changed) == ("refused", False)

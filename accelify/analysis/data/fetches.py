@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from accelify.analysis.devices.handed_back import is_super
+from accelify.analysis.devices.argument_returning import is_super
 from accelify.analysis.files.renderings import fetches_repository
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, is_constant

@@ -16,9 +16,9 @@ from typing import TypeAlias, TypeGuard
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.asked_helpers import as_given, is_shared
 from accelify.analysis.devices.choices_by_options import ChoicesByOptions
 from accelify.analysis.devices.device_names import names_cpu, option_name
+from accelify.analysis.devices.helper_device_arguments import as_given, is_shared
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.assignments import assigned_once

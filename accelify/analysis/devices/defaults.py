@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
-from accelify.analysis.devices.named import NamedDevice, device_arguments
-from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.devices.composed_device_texts import is_numbered_gpu
+from accelify.analysis.devices.named_devices import NamedDevice, device_arguments
 from accelify.analysis.scopes import Scope, handed_to, in_order
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, dotted, hides_arguments

@@ -15,7 +15,7 @@ from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.data.collated_parts import are_plain, collated_parts
 from accelify.analysis.data.loaders import gives_host_tensors
-from accelify.analysis.devices.filled import FilledBatches
+from accelify.analysis.devices.moved_batch_entries import FilledBatches
 from accelify.analysis.devices.tensor_makers import (
     ARRAY,
     ARRAYS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.devices.constants import constant_of
+from accelify.analysis.devices.module_devices import constant_of
 from accelify.analysis.program import Module
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import dotted

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from accelify.analysis.devices.wishes import Devices
+from accelify.analysis.devices.device_flags import Devices
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import handed_to, in_order
 from accelify.analysis.script import ScriptModel

@@ -9,7 +9,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from accelify.analysis.files.effects import CLOCKS
-from accelify.analysis.statements.reaching import reaching_assignments
+from accelify.analysis.statements.reaching_assignments import reaching_assignments
 from accelify.analysis.syntax import walk
 
 if TYPE_CHECKING:

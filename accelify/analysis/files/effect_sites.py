@@ -9,7 +9,7 @@ from typing import NamedTuple
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.tolerated import goes_on
+from accelify.analysis.statements.tolerated_errors import goes_on
 from accelify.analysis.syntax import (
     Tree,
     call_argument,

@@ -44,7 +44,7 @@ from accelify.analysis.models.handed_models import LOGGING, models_handed
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, in_order
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.made_within import LOOKS, is_made_within, root_name
+from accelify.analysis.statements.local_objects import LOOKS, is_made_within, root_name
 from accelify.analysis.statements.unreached import reached
 from accelify.analysis.syntax import Node, dotted, flat_targets, is_constant, walk
 from accelify.analysis.values import Class, Entity, Imported, Values

@@ -11,7 +11,7 @@ from accelify.analysis.files.effect_sites import ASKING
 from accelify.analysis.files.numbered_folders import is_numbered
 from accelify.analysis.scopes import handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.reaching import reaching_assignments
+from accelify.analysis.statements.reaching_assignments import reaching_assignments
 from accelify.analysis.syntax import (
     call_argument,
     call_keyword,

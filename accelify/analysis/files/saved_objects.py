@@ -7,7 +7,7 @@ import ast
 from accelify.analysis import values as v
 from accelify.analysis.files.asked_paths import bare_path
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.reaching import last_assignment
+from accelify.analysis.statements.reaching_assignments import last_assignment
 from accelify.analysis.values import Entity
 
 _COMPILING = frozenset(

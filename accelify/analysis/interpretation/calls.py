@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.handed_back import handed_back, is_super
-from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.devices.argument_returning import handed_back, is_super
+from accelify.analysis.devices.composed_device_texts import is_numbered_gpu
 from accelify.analysis.interpretation.builtin_calls import BuiltinCalls
 from accelify.analysis.interpretation.factories import Factories
 from accelify.analysis.interpretation.parameters import Parameters

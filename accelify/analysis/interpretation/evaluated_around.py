@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.devices.handed_back import is_super
+from accelify.analysis.devices.argument_returning import is_super
 from accelify.analysis.syntax import Node, Tree
 
 # Whose parts are all evaluated, wherever they are themselves.

@@ -6,8 +6,8 @@ import ast
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.data.handed_on import gone_through
-from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.data.indirect_loaders import gone_through
+from accelify.analysis.devices.composed_device_texts import is_numbered_gpu
 from accelify.analysis.interpretation.state import State
 from accelify.analysis.interpretation.torch_calls import is_of, kinds_of
 from accelify.analysis.program import Module

@@ -20,9 +20,9 @@ from accelify.analysis.interpretation.kinds_by_use import KindsByUse
 from accelify.analysis.interpretation.reads import NoReads, Reads, ReadsOfNodes
 from accelify.analysis.interpretation.run_nodes import DEFINITIONS, INTERESTING, given_results
 from accelify.analysis.interpretation.strays import drop_strays
-from accelify.analysis.modules.in_force import own_definitions
 from accelify.analysis.modules.main_blocks import own_main
 from accelify.analysis.modules.registries import registering
+from accelify.analysis.modules.valid_definitions import own_definitions
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import Scope
 from accelify.analysis.statements.comprehensions import own_names

@@ -47,7 +47,7 @@ from accelify.analysis.models.alternatives import classes_of, run_by
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.branches import constants_of, constants_of_object, returned
-from accelify.analysis.statements.reaching import made_of
+from accelify.analysis.statements.reaching_assignments import made_of
 from accelify.analysis.statements.returned_parts import parts_of
 from accelify.analysis.syntax import dotted, is_constant, walk
 from accelify.analysis.values import Entity, Function, Imported

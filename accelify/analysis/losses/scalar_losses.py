@@ -9,7 +9,7 @@ from accelify.analysis.interpretation.torch_calls import reduction_of
 from accelify.analysis.losses.elementwise import operands
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Backward, ScriptModel
-from accelify.analysis.statements.reaching import last_assignment, reaching_assignments
+from accelify.analysis.statements.reaching_assignments import last_assignment, reaching_assignments
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import CRITERION, Entity
 

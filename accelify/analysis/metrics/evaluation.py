@@ -8,11 +8,11 @@ from collections.abc import Iterator, Set
 
 from accelify.analysis import values as v
 from accelify.analysis.data.chosen_rows import chosen_rows
+from accelify.analysis.data.gathered_entries import PickedEntries
 from accelify.analysis.data.loaders import drops_last
-from accelify.analysis.data.one_by_one import is_text, one_by_one, writes_all
-from accelify.analysis.data.padded import not_by_samples
-from accelify.analysis.data.picked import PickedEntries
-from accelify.analysis.data.taken_before import taken_before
+from accelify.analysis.data.single_sample_loops import is_text, one_by_one, writes_all
+from accelify.analysis.data.stored_before_model import taken_before
+from accelify.analysis.data.unjoinable_batches import not_by_samples
 from accelify.analysis.losses.scalar_losses import ScalarLosses
 from accelify.analysis.metrics.averages import changed_by_gathering
 from accelify.analysis.metrics.counts import first_of_shape, shape_of, size_of
@@ -35,7 +35,7 @@ from accelify.analysis.models.rows_together import takes_rows_together
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.bound_anew import is_read_after
 from accelify.analysis.statements.enumerated import counter_of
-from accelify.analysis.statements.reaching import last_assignment
+from accelify.analysis.statements.reaching_assignments import last_assignment
 from accelify.analysis.syntax import calls_in, dotted, names_in, target_names, text_of, walk
 from accelify.analysis.values import Entity
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from accelify.analysis import values as v
-from accelify.analysis.data.picked import Picked
+from accelify.analysis.data.gathered_entries import Picked
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import is_constant, names_in, target_names, walk
 from accelify.analysis.values import Entity

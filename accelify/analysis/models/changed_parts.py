@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
-from accelify.analysis.statements.made_within import root_name
+from accelify.analysis.statements.local_objects import root_name
 from accelify.analysis.syntax import Tree, target_names, walk
 
 _PARTS = frozenset("modules named_modules children named_children parameters named_parameters".split())

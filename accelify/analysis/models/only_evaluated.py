@@ -17,7 +17,7 @@ from accelify.analysis import values as v
 from accelify.analysis.holders import Holder
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.made_within import LOOKS
+from accelify.analysis.statements.local_objects import LOOKS
 from accelify.analysis.syntax import walk
 
 # What asks for weights in order to change them, or turns evaluation back into training.

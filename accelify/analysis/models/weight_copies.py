@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from accelify.analysis import values as v
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.made_within import root_name
+from accelify.analysis.statements.local_objects import root_name
 from accelify.analysis.syntax import calls_in, dotted, target_names, walk
 
 # Methods of a model that give its weights.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from accelify import looked_at
+from accelify import files_read
 from accelify.analysis.modules.search_path import top_of_project, up_to_top
 
 _LARGEST, _MOST = 200_000, 200
@@ -54,7 +54,7 @@ def _files_around(script: Path) -> Iterator[Path]:
     """Texts and configurations beside a script, up to the top of its project, and in folders beside it for such."""
     above = up_to_top(script.resolve().parent)
     # Where nothing says where the project begins, what lies above its README is of others.
-    described = (n for n, folder in enumerate(above) if looked_at.is_file(folder / "README.md"))
+    described = (n for n, folder in enumerate(above) if files_read.is_file(folder / "README.md"))
     for folder in above if top_of_project(above[0]) in above else above[: next(described, 0) + 1]:
         folders, files = _names_in(folder)
         yield from (folder / name for name in files)
@@ -64,13 +64,13 @@ def _files_around(script: Path) -> Iterator[Path]:
 
 def _names_in(folder: Path) -> tuple[list[str], list[str]]:
     try:
-        return looked_at.names_in(folder, _MOST, looked_at.COMMANDS)
+        return files_read.names_in(folder, _MOST, files_read.COMMANDS)
     except OSError:
         return [], []
 
 
 def _text_of(path: Path) -> str | None:
     try:
-        return (looked_at.read(path, _LARGEST) or b"").decode("utf-8-sig", "replace")
+        return (files_read.read(path, _LARGEST) or b"").decode("utf-8-sig", "replace")
     except OSError:
         return None

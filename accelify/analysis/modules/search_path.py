@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from accelify import looked_at
+from accelify import files_read
 from accelify.analysis.modules.computed_paths import ComputedPaths
 from accelify.analysis.syntax import dotted, names_in, walk
 
@@ -42,7 +42,7 @@ def roots_of(path: Path) -> list[Path]:
     """The folders in which a script's imports from its project are found: its own folder first."""
     folder = path.resolve().parent
     top, marked = folder, []
-    while looked_at.exists(top / "__init__.py") and top.parent != top:
+    while files_read.exists(top / "__init__.py") and top.parent != top:
         # A project's folder that is a package, too: modules of it are run by `python -m` from there.
         if top != folder and _is_top(top):
             marked.append(top)
@@ -59,12 +59,12 @@ def roots_of(path: Path) -> list[Path]:
         return list(dict.fromkeys([folder, top, outermost, *named]))
     # A script in `tools/` or `examples/vision/` imports from the project's root.
     roots = up_to_top(folder)
-    return [*roots, *(root / "src" for root in roots if looked_at.is_folder(root / "src"))]
+    return [*roots, *(root / "src" for root in roots if files_read.is_folder(root / "src"))]
 
 
 def _imports(path: Path, name: str) -> bool:
     """Whether a script imports a package by its whole name, or something of it."""
-    data = looked_at.read(path) if looked_at.is_file(path) else None
+    data = files_read.read(path) if files_read.is_file(path) else None
     text = (data or b"").decode("utf-8", "replace")
     found = ([base] if base else plain.split(",") for base, _, plain in _IMPORT.findall(text))
     return any(one.strip().partition(".")[0] == name for ones in found for one in ones)
@@ -93,7 +93,7 @@ def top_of_project(folder: Path) -> Path | None:
 
 
 def _is_top(folder: Path) -> bool:
-    return any(looked_at.exists(folder / name) for name in _TOP_OF_PROJECT)
+    return any(files_read.exists(folder / name) for name in _TOP_OF_PROJECT)
 
 
 def added_roots(path: Path, text: str, roots: list[Path], read: Callable[[Path], str | None]) -> list[Path]:
@@ -122,7 +122,9 @@ def _python_path_folders(folder: Path) -> list[Path]:
         return []
     places = [Path(one).resolve() for one in stated.split(os.pathsep) if one]
     return [
-        place for place in places if place != top and place.is_relative_to(top) and looked_at.is_folder(place)
+        place
+        for place in places
+        if place != top and place.is_relative_to(top) and files_read.is_folder(place)
     ]
 
 
@@ -134,7 +136,7 @@ def _added_by(path: Path, text: str, workplaces: list[Path]) -> list[Path]:
     found: list[Path] = []
     for place, bound in puts:
         stated = (ComputedPaths(str(path), str(folder), names, bound).place(place) for folder in workplaces)
-        there = (Path(one).resolve() for one in stated if one is not None and looked_at.is_folder(one))
+        there = (Path(one).resolve() for one in stated if one is not None and files_read.is_folder(one))
         found += islice(there, 1)
     return [*found, *_written_out(workplaces[0], text)]
 
@@ -143,7 +145,7 @@ def _written_out(folder: Path, text: str) -> Iterator[Path]:
     """The folders that the texts in a line name, whatever they are joined to."""
     for line in _LINES.findall(text):
         parts = [one or other for one, other in _STRING.findall(line)]
-        if parts and looked_at.is_folder(place := folder.joinpath(*parts)):
+        if parts and files_read.is_folder(place := folder.joinpath(*parts)):
             yield place.resolve()
 
 
@@ -182,7 +184,7 @@ def module_file(parts: Sequence[str], roots: Iterable[Path]) -> Path | None:
             continue
         base = f"{root}{os.sep}{tail}" if tail else str(root)
         for candidate in (f"{base}{os.sep}__init__.py", f"{base}.py"):
-            if looked_at.is_file(candidate):
+            if files_read.is_file(candidate):
                 return Path(candidate)
     return None
 

@@ -7,16 +7,16 @@ import builtins
 
 from accelify.analysis import values as v
 from accelify.analysis.devices.defaults import is_left_to_default
-from accelify.analysis.devices.named import seen_from
-from accelify.analysis.devices.only_moves import as_callers_say
-from accelify.analysis.devices.read_only import uses_of
-from accelify.analysis.devices.seen_options import (
+from accelify.analysis.devices.move_only_branches import as_callers_say
+from accelify.analysis.devices.named_devices import seen_from
+from accelify.analysis.devices.options_at_accelerator import (
     bound_before,
     is_of_another,
     is_set_later,
     place_of,
     wish_seen_from,
 )
+from accelify.analysis.devices.read_only_options import uses_of
 from accelify.analysis.planning.anchors import Anchor, Reach, find_anchor, node_of
 from accelify.analysis.planning.attributes import text_here
 from accelify.analysis.planning.constructor import READ_LATER, ConstructorArguments
@@ -24,8 +24,8 @@ from accelify.analysis.planning.lifted import Expression, Lifted
 from accelify.analysis.planning.reasons import Blocker
 from accelify.analysis.planning.sites import KIND_ORDER
 from accelify.analysis.scopes import Scope
+from accelify.analysis.statements.always_bound import is_surely_bound
 from accelify.analysis.statements.assignments import stands_in
-from accelify.analysis.statements.bound import is_surely_bound
 from accelify.analysis.statements.negation import negated
 from accelify.analysis.values import Entity
 

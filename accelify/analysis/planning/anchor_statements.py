@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.choices import binds_device, chooses_device
+from accelify.analysis.devices.choice_statements import binds_device, chooses_device
 from accelify.analysis.devices.options import parses
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.bound import always_binds
+from accelify.analysis.statements.always_bound import always_binds
 from accelify.analysis.syntax import dotted, walk
 from accelify.analysis.values import Entity
 
@@ -39,11 +39,28 @@ def makes_role(script: ScriptModel, stmt: ast.stmt) -> bool:
 
 
 def leads(script: ScriptModel, block: list[ast.stmt], index: int) -> bool:
-    """Whether only imports, definitions and plain values are before a statement."""
+    """Whether only imports, definitions and plain values are before a statement.
+
+    Beside constants there may be more, such as a line that is printed; beside other values only what the Accelerator
+    need not be there for.
+    """
+    before = block[:index]
     return all(
-        is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) or _is_plain(script, s)
-        for s in block[:index]
-    )
+        is_header(s) or isinstance(s, (ast.Expr, ast.Try, ast.If)) or _is_constant(s) for s in before
+    ) or all(is_header(s) or _is_plain(script, s) or _is_setting(script, s) for s in before)
+
+
+def _is_constant(stmt: ast.stmt) -> bool:
+    """`__author__ = "..."`, `SEED = 1`."""
+    return isinstance(stmt, ast.Assign) and isinstance(stmt.value, ast.Constant)
+
+
+def _is_setting(script: ScriptModel, stmt: ast.stmt) -> bool:
+    """`sys.path.append(ROOT)`, `warnings.filterwarnings("ignore")`."""
+    if not (isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call)):
+        return False
+    root = (script.qualname(stmt.value.func) or "").partition(".")[0]
+    return root in sys.stdlib_module_names and root != "builtins"
 
 
 def _is_plain(script: ScriptModel, stmt: ast.stmt) -> bool:

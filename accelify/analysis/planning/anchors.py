@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from accelify.analysis import values as v
-from accelify.analysis.devices.choices import binds_device, settles_device
+from accelify.analysis.devices.choice_statements import binds_device, settles_device
 from accelify.analysis.devices.fallbacks import named_before
-from accelify.analysis.devices.hidden import hides_devices
 from accelify.analysis.devices.on_import import needs_it_on_import
+from accelify.analysis.devices.visible_devices import hides_devices
 from accelify.analysis.modules.reached import is_called_by_nobody
 from accelify.analysis.planning.anchor_statements import (
     DEFINITIONS,

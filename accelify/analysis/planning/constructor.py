@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.constants import DeviceConstant
 from accelify.analysis.devices.dataset_tensors import goes_to_data_sets
 from accelify.analysis.devices.defaults import is_left_to_default
+from accelify.analysis.devices.device_flags import Devices
 from accelify.analysis.devices.device_names import is_option_for_gpu, names_cpu
+from accelify.analysis.devices.devices_of_tensors import is_read_off, is_set_nowhere
 from accelify.analysis.devices.helper_moves import flags_of_helpers, helpers_use_accelerator
-from accelify.analysis.devices.named import NamedDevice, device_arguments, named_devices
-from accelify.analysis.devices.only_moves import as_callers_say, is_move_to_gpu, only_moves
+from accelify.analysis.devices.module_devices import DeviceConstant
+from accelify.analysis.devices.move_only_branches import as_callers_say, is_move_to_gpu, only_moves
+from accelify.analysis.devices.named_devices import NamedDevice, device_arguments, named_devices
+from accelify.analysis.devices.names_only_shown import is_only_shown, is_shown
 from accelify.analysis.devices.option_devices import self_of
-from accelify.analysis.devices.read_off import is_read_off, is_set_nowhere
-from accelify.analysis.devices.shown_only import is_only_shown, is_shown
-from accelify.analysis.devices.wishes import Devices
 from accelify.analysis.lowered import PLACEHOLDER, Lowered
 from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.planning.attributes import text_here

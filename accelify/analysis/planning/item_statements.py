@@ -12,10 +12,10 @@ from accelify.analysis.interpretation.record_classes import is_record
 from accelify.analysis.planning.sites import Item
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.assignments import is_unpacked, stands_in
-from accelify.analysis.statements.giving import (
+from accelify.analysis.statements.assigned_objects import (
     entities_in,
 )
+from accelify.analysis.statements.assignments import is_unpacked, stands_in
 from accelify.analysis.statements.statement_parts import StatementParts
 from accelify.analysis.syntax import calls_in, walk
 from accelify.analysis.values import Entity

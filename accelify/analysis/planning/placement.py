@@ -13,6 +13,13 @@ from accelify.analysis.planning.item_statements import LOOKS, ItemStatements
 from accelify.analysis.planning.sites import Item, PrepareSite
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import Holder, ScriptModel
+from accelify.analysis.statements.assigned_objects import (
+    comes_trained,
+    gives,
+    hands_through,
+    hangs_on,
+    is_looked_at,
+)
 from accelify.analysis.statements.assignments import (
     assigns_always,
     blocks,
@@ -23,13 +30,6 @@ from accelify.analysis.statements.assignments import (
     may_leave,
     stands_in,
     takes_to_host,
-)
-from accelify.analysis.statements.giving import (
-    comes_trained,
-    gives,
-    hands_through,
-    hangs_on,
-    is_looked_at,
 )
 from accelify.analysis.syntax import dotted
 from accelify.analysis.trained import is_in_model

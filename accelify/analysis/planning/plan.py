@@ -8,14 +8,14 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.data.doubtful import doubtful_loaders, unseen_beside
-from accelify.analysis.data.hand_cut import find_hand_cut
+from accelify.analysis.data.hand_cut_batches import find_hand_cut
 from accelify.analysis.data.inline_loaders import loader_sites, loops_over_sites
 from accelify.analysis.data.loaders import is_shardable, trains_on_whole_batches
-from accelify.analysis.data.read_elsewhere import ReadElsewhere, whole_loaders
-from accelify.analysis.devices.constants import DeviceConstant, device_constants
-from accelify.analysis.devices.named import NamedDevice
-from accelify.analysis.devices.wishes import Devices
+from accelify.analysis.data.loaders_in_other_modules import ReadElsewhere, whole_loaders
+from accelify.analysis.data.uncertain_loaders import doubtful_loaders, unseen_beside
+from accelify.analysis.devices.device_flags import Devices
+from accelify.analysis.devices.module_devices import DeviceConstant, device_constants
+from accelify.analysis.devices.named_devices import NamedDevice
 from accelify.analysis.distributed import already_distributed
 from accelify.analysis.losses.reductions import LossReductions
 from accelify.analysis.lowered import Lowered

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from accelify.analysis import values as v
 from accelify.analysis.script import Backward, ScriptModel
-from accelify.analysis.statements.reaching import last_assignment
+from accelify.analysis.statements.reaching_assignments import last_assignment
 from accelify.analysis.syntax import dotted, is_constant, stores_in, walk
 
 

@@ -6,7 +6,7 @@ import ast
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-from accelify.analysis.statements.bound import always_binds, leaves
+from accelify.analysis.statements.always_bound import always_binds, leaves
 from accelify.analysis.statements.tensor_tests import is_no_tensor, settles_tensor, tests_tensors
 from accelify.analysis.syntax import Tree, statements_in, target_names
 

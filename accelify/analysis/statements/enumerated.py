@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from accelify.analysis.statements.reaching import reaching_assignments
+from accelify.analysis.statements.reaching_assignments import reaching_assignments
 from accelify.analysis.syntax import walk
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from accelify.analysis.statements.bound import always_binds
+from accelify.analysis.statements.always_bound import always_binds
 from accelify.analysis.syntax import Tree, dotted
 
 _TENSORS = frozenset({"torch.Tensor", "Tensor", "torch.autograd.Variable", "Variable"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify import looked_at
+from accelify import files_read
 from accelify.analysis.modules.launchers import engines_of
 
 DEEPSPEED, FSDP = (
@@ -48,10 +48,10 @@ def test_engines_of_a_project(files, engines, tmp_path):
     for name, text in {"src/train.py": "", **files}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    looked_at.forget()
-    with looked_at.looking() as looks:
+    files_read.forget()
+    with files_read.looking() as looks:
         assert engines_of(tmp_path / "src" / "train.py") == engines
     marks = looks.marks()
-    assert looked_at.is_as_before(marks, {})
+    assert files_read.is_as_before(marks, {})
     (tmp_path / "more.yaml").write_text(FSDP)
-    assert not looked_at.is_as_before(marks, {})
+    assert not files_read.is_as_before(marks, {})

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from accelify.analysis.planning.plan import Plan
-from accelify.analysis.statements.reaching import reaching_assignments
+from accelify.analysis.statements.reaching_assignments import reaching_assignments
 from tests.analysis.support import LOADER, LOOP, MODEL, OPTIMIZER, model_of
 
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
-from accelify.analysis.devices.as_text import is_numbered, names_number, texts_of
+from accelify.analysis.devices.device_as_text import is_numbered, names_number, texts_of
+from accelify.analysis.devices.names_only_shown import is_shown
 from accelify.analysis.devices.option_devices import Way, Ways, handed_to_parameter, self_of
 from accelify.analysis.devices.options import holds_options
 from accelify.analysis.devices.plain_options import refuses_devices
-from accelify.analysis.devices.shown_only import is_shown
 from accelify.analysis.files.effect_sites import is_stored
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from accelify.analysis.data.loaders import collating
-from accelify.analysis.data.widths import width_of_samples
+from accelify.analysis.data.sample_widths import width_of_samples
 from accelify.analysis.metrics.counts import made_once, shape_of
 from accelify.analysis.program import Module, Program
 from accelify.analysis.scopes import in_order

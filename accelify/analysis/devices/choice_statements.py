@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from accelify.analysis import values as v
+from accelify.analysis.devices.composed_device_texts import is_numbered_gpu
 from accelify.analysis.devices.device_names import names_cpu
-from accelify.analysis.devices.hidden import hides_devices
-from accelify.analysis.devices.texts import is_numbered_gpu
+from accelify.analysis.devices.visible_devices import hides_devices
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.bound import always_binds
+from accelify.analysis.statements.always_bound import always_binds
 from accelify.analysis.syntax import dotted, walk
 
 

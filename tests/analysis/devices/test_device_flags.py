@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accelify.analysis.devices.wishes import Devices
+from accelify.analysis.devices.device_flags import Devices
 from accelify.analysis.statements.negation import negated
 from tests.analysis.support import model_of
 

@@ -9,7 +9,7 @@ from accelify.analysis import values as v
 from accelify.analysis.holders import Holder
 from accelify.analysis.interpretation.containers import within
 from accelify.analysis.script import ScriptModel
-from accelify.analysis.statements.reaching import made_of
+from accelify.analysis.statements.reaching_assignments import made_of
 from accelify.analysis.syntax import dotted
 from accelify.analysis.values import Entity
 

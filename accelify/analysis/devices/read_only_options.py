@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from accelify.analysis import values as v
 from accelify.analysis.devices.device_names import option_name
-from accelify.analysis.devices.named import NamedDevice, device_arguments
+from accelify.analysis.devices.named_devices import NamedDevice, device_arguments
 from accelify.analysis.interpretation.record_classes import NAMED
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import call_argument, call_keyword, dotted, is_constant, walk

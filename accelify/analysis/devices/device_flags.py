@@ -8,6 +8,7 @@ from functools import cached_property
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
+from accelify.analysis.devices.composed_device_texts import is_numbered_gpu
 from accelify.analysis.devices.decisions import Decisions, Part, Setting
 from accelify.analysis.devices.device_names import (
     DeviceAssignment,
@@ -21,7 +22,6 @@ from accelify.analysis.devices.device_names import (
 from accelify.analysis.devices.fallbacks import named_before
 from accelify.analysis.devices.machine_flags import MachineFlags
 from accelify.analysis.devices.options import holds_options
-from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.files.effect_sites import defaults_of, is_stored
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel

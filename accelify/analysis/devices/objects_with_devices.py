@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
 from accelify.analysis.devices.device_names import names_cpu
-from accelify.analysis.devices.named import device_arguments
+from accelify.analysis.devices.named_devices import device_arguments
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.syntax import walk
 from accelify.analysis.values import Class, Entity

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from accelify.analysis.devices.named import NamedDevice, other_name
+from accelify.analysis.devices.named_devices import NamedDevice, other_name
 from accelify.analysis.devices.options import parses
-from accelify.analysis.devices.read_only import is_read_only
+from accelify.analysis.devices.read_only_options import is_read_only
 from accelify.analysis.planning.anchors import Anchor
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel

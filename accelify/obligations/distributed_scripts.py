@@ -16,17 +16,18 @@ from accelify.heap.engines import SAVES_ALONE
 from accelify.heap.random_draws import DRAWS
 from accelify.heap.run import Event
 from accelify.heap.values import Value
-from accelify.obligations.both_ways import are_crossed, are_met, called_with, is_on_both_ways
+from accelify.obligations.branches_by_rank import are_crossed, are_met, called_with, is_on_both_ways
 from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation, whole_of
 from accelify.obligations.error_messages import MESSAGES, is_of_error, is_of_failing
 from accelify.obligations.hazards import goes_into_training, hazards_of
 from accelify.obligations.input_gradients import is_for_input
 from accelify.obligations.left_groups import after_leaving
-from accelify.obligations.left_out import of_gradients
 from accelify.obligations.loaded_weights import is_of_no_device
+from accelify.obligations.missing_steps import of_gradients
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle, is_there_already
-from accelify.obligations.own_ranks import (
+from accelify.obligations.past_wrappers import is_averaged_by_hand, is_trained_in, unprepared
+from accelify.obligations.rank_labels import (
     RANK,
     SHARE,
     fills_environment,
@@ -37,9 +38,8 @@ from accelify.obligations.own_ranks import (
     says_who,
     shows_rank,
 )
-from accelify.obligations.own_samples import is_of_own_sample
-from accelify.obligations.past_wrappers import is_averaged_by_hand, is_trained_in, unprepared
 from accelify.obligations.runs import has_accelerator, is_within_step
+from accelify.obligations.sample_messages import is_of_own_sample
 from accelify.obligations.sampler_epochs import numbered
 from accelify.obligations.schedules import TRAINING, scheduled, stepped
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of

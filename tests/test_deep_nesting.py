@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from accelify.convert import convert_project, convert_source
-from accelify.deep import deeply
+from accelify.deep_nesting import deeply
 from accelify.obligations.validating import validate
 from accelify.source import Source
 

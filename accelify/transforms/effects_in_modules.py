@@ -34,10 +34,10 @@ from accelify.analysis.files.sample_files import writes_own
 from accelify.analysis.modules.module_names import module_at
 from accelify.analysis.modules.reached import is_never_run
 from accelify.analysis.scopes import handed_to, in_order
-from accelify.analysis.statements.done import calls_done, statement_for
+from accelify.analysis.statements.statement_calls import calls_done, statement_for
 from accelify.analysis.syntax import call_argument, calls_in, walk
 from accelify.transforms.base import Change, Context, Rule, file_name
-from accelify.transforms.handed_alone import handed_alone
+from accelify.transforms.models_on_one_process import handed_alone
 from accelify.transforms.waits import all_wait_next, is_image_writer
 from accelify.writer import edits as verbs
 from accelify.writer.edits import Edit, InsertAfter, InsertBefore, PutUnder

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from accelify.analysis import values as v
 from accelify.analysis.devices.choices_by_options import arms_of
+from accelify.analysis.devices.composed_device_texts import is_numbered_gpu
 from accelify.analysis.devices.device_names import option_name
-from accelify.analysis.devices.texts import is_numbered_gpu
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope, handed_to
 from accelify.analysis.script import ScriptModel
