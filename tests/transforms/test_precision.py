@@ -271,9 +271,11 @@ for x, y in DataLoader(TensorDataset(torch.randn(8, 4), torch.ones(8).long()), b
         ),
         ("torch.amp.GradScaler(device.type)", "half", '"fp16")'),
         ("torch.amp.GradScaler()", "bfloat16", '"bf16")'),
+        # That a CPU scales nothing does not keep it from casting.
+        ('torch.amp.GradScaler(enabled=device.type == "cuda")', "bfloat16", '"bf16")'),
     ],
 )
-def test_autocast_to_float16_of_any_device_stays_so_on_a_cpu(scaler: str, dtype: str, written: str) -> None:
+def test_autocast_of_any_device_stays_so_on_a_cpu(scaler: str, dtype: str, written: str) -> None:
     text = IN_FLOAT16.replace("SCALER", scaler).replace("float16", dtype)
     assert f"mixed_precision={written}" in (convert_source(Source.from_text(text, PATH)).new_text or "")
 

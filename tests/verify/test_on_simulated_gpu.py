@@ -37,7 +37,7 @@ AFTER = """\
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from accelify.runtime import Accelerator
+from accelify.runtime import Accelerator, GradScalerKwargs
 
 accelerator = Accelerator({options})
 device = accelerator.device
@@ -88,11 +88,24 @@ def test_a_precision_that_the_original_has_not(verify_pair: Callable[..., Report
 
 
 def test_scaling_that_is_lost(verify_pair: Callable[..., Report]) -> None:
-    report, wrong = compared(verify_pair, {"scaled": True, "precision": PLAIN}, {})
+    unscaled = f"{ON_GPU}, kwargs_handlers=[GradScalerKwargs(enabled=False)]"
+    report, wrong = compared(verify_pair, {"scaled": True, "precision": FP16}, {"options": unscaled})
     (check,) = wrong
     assert (check.key, check.original and check.original[1]) == ("scaling", 16)
     (line,) = explanations(report)
     assert line.startswith("1 simulated GPU: losses different, train.py line 16: its losses are not scaled")
+
+
+def test_scaling_in_bfloat16_changes_nothing(verify_pair: Callable[..., Report]) -> None:
+    precision = "torch.autocast(device.type, torch.bfloat16)"
+    report = verify_pair(
+        BEFORE.format(scaled="device.type == 'cuda'", precision=precision, end=""),
+        AFTER.format(options="mixed_precision='bf16'", end=""),
+        processes=(),
+    )
+    assert report.on_gpu.comparison is not None
+    assert report.on_gpu.comparison.overall is Verdict.EQUAL
+    assert report.exit_code == 0
 
 
 def test_a_device_as_text(verify_pair: Callable[..., Report]) -> None:

@@ -87,7 +87,8 @@ def mixed_precision(script: ScriptModel) -> tuple[str, frozenset[str] | None] | 
         tests = _conditions(script, switch) if switch is not None else []
         asked = [test for test in tests if not isinstance(test, ast.Constant)]
         further = [test for test in asked if not _asks_for_gpu(script, test)]
-        if len(further) < len(asked):
+        # That gradients are scaled on a GPU alone says nothing of what is cast.
+        if len(further) < len(asked) and call in autocasts:
             cpu_kind = "no"
         if enabled or not further:
             continue

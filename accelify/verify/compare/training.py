@@ -105,7 +105,8 @@ def _precision(original: Run, other: Run, lines: LineMap) -> list[Check]:
     before, after = original.ranks[0].autocast, other.ranks[0].autocast
     types = [{loss.dtype for loss in run.ranks[0].losses} for run in (original, other)]
     if before != after:
-        sentence = f"runs under autocast to {after or 'nothing'}, the original under autocast to {before or 'nothing'}"
+        words = [f"under autocast to {one}" if one else "without autocast" for one in (after, before)]
+        sentence = f"runs {words[0]}, the original {words[1]}"
     elif types[0] != types[1] and types[0] and types[1]:
         sentence = f"losses are {', '.join(sorted(types[1]))}, in the original {', '.join(sorted(types[0]))}"
     else:
@@ -117,7 +118,8 @@ def _precision(original: Run, other: Run, lines: LineMap) -> list[Check]:
 def _scaling(original: Run, other: Run, lines: LineMap) -> list[Check]:
     """A run whose losses are scaled against underflow is different from one whose losses are not."""
     before, after = ("scaling" in run.ranks[0].events for run in (original, other))
-    if before == after:
+    if before == after or (before and not _is_half(original)):
+        # In bfloat16, whose exponents are float32's, a factor changes nothing that is divided by it again.
         return []
     sentence = (
         "its losses are scaled by a GradScaler, those of the original are not"
@@ -126,6 +128,12 @@ def _scaling(original: Run, other: Run, lines: LineMap) -> list[Check]:
     )
     place = _first_place("scaling", original, other, lines)
     return [Check("losses", "scaling", Verdict.DIFFERENT, sentence, *place)]
+
+
+def _is_half(run: Run) -> bool:
+    """Whether anything is computed in float16."""
+    rank = run.ranks[0]
+    return "float16" in {rank.autocast, *(loss.dtype for loss in rank.losses)}
 
 
 def _first_place(kind: str, original: Run, other: Run, lines: LineMap) -> tuple[Site | None, Site | None]:

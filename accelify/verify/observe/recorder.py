@@ -104,6 +104,8 @@ class Recorder:
         self.starts: dict[int, torch.Tensor] = {}
         self.autocast: set[str] = set()
         self.scaled = False
+        # The last loss that a GradScaler scaled, and what it was before.
+        self.last_scaled: tuple[torch.Tensor, torch.Tensor] | None = None
         self.retained = 0
         self.raised = 0
         self.finished = False
@@ -127,7 +129,9 @@ class Recorder:
     def observe(self, loss: torch.Tensor, scale: float, _: Any) -> None:
         """Observer for `accelify.runtime.observers`: the loss before the runtime scales it."""
         if loss.numel() == 1:
-            self.observed = float(loss), float(scale)
+            scaled, before = self.last_scaled or (None, loss)
+            unscaled = before if scaled is not None and scaled.data_ptr() == loss.data_ptr() else loss
+            self.observed = float(unscaled), float(scale)
 
     def _note_module(self, module: torch.nn.Module, _: Any) -> None:
         self.modules.setdefault(module, len(self.modules))
@@ -201,6 +205,7 @@ class Recorder:
                     self.scaled = True
                     self.context.emit_here("scaling")
                 scaled.__dict__["accelify_unscaled"] = outputs.detach()
+                self.last_scaled = scaled.detach(), outputs.detach()
             return scaled
 
         return watched
