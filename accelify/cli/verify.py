@@ -177,7 +177,7 @@ def verify(
 
 
 def _only_after_dashes(script: Path | None, words: list[str], module: str | None) -> None:
-    """End the command where a word that looks like an option stands before `--`."""
+    """End the command where a word that looks like an option, or another script, stands before `--`."""
     afterwards = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
     # After -m NAME the first word of the module's stands in the script's place.
     given = [*([str(script)] if script is not None else []), *words]
@@ -193,6 +193,12 @@ def _only_after_dashes(script: Path | None, words: list[str], module: str | None
                 f"no such option: {word}. The script's own arguments go after --, as in "
                 f"`accelify verify {line}`; `accelify verify --help` has this command's."
             )
+    further = [word for word in words[: len(words) - len(afterwards)] if word.endswith((".py", ".ipynb"))]
+    if module is None and further and Path(further[0]).is_file():
+        fail(
+            f"one script at a time: `accelify verify {script}`, then `accelify verify {further[0]}`. If "
+            f"{further[0]} is an argument of {script}, it goes after --."
+        )
 
 
 def _counts(text: str) -> tuple[int, ...]:

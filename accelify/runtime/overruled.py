@@ -18,8 +18,11 @@ def warn_where_overruled(argument: str, of_script: Any) -> None:
         of_script: its value in the script; None where the script gives none.
     """
     asked = os.environ.get(f"ACCELERATE_{argument.upper()}", "")
-    # "no" and 1 are in each file that the configuration's questions write.
-    if of_script is None or asked in ("", "no", "1", str(of_script)) or not PartialState().is_main_process:
+    if of_script is None or asked in ("", str(of_script)) or not PartialState().is_main_process:
+        return
+    # "no" and 1 are in each file that the configuration's questions write, whoever wants them.
+    by_person = argument.upper() in os.environ.get("ACCELIFY_ASKED_FOR", "").split(",")
+    if asked in ("no", "1") and not by_person:
         return
     warnings.warn(
         f"the launch asks for {argument} {asked}, which has no effect: the script makes its Accelerator with "

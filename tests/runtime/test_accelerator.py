@@ -441,11 +441,19 @@ def test_a_setting_of_the_launch_that_the_script_overrules_is_named(
     monkeypatch, argument, asked, of_script, said
 ):
     monkeypatch.setenv(f"ACCELERATE_{argument.upper()}", asked)
+    monkeypatch.delenv("ACCELIFY_ASKED_FOR", raising=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         Accelerator(cpu=True, **({argument: of_script} if of_script is not None else {}))
     found = [str(one.message) for one in caught if "the launch asks" in str(one.message)]
     assert [said in one for one in found] == ([True] if said else [])
+
+
+def test_no_mixed_precision_on_the_command_line_is_named_where_the_script_has_it(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    monkeypatch.setenv("ACCELIFY_ASKED_FOR", "MIXED_PRECISION")
+    with pytest.warns(UserWarning, match="the launch asks for mixed_precision no, which has no effect"):
+        Accelerator(cpu=True, mixed_precision="bf16")
 
 
 def test_a_loaded_state_follows_its_parameters():

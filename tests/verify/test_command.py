@@ -136,6 +136,15 @@ def test_an_option_of_the_scripts_is_asked_for_after_dashes(tmp_path: Path) -> N
     assert "unrecognized arguments: 0.1" in done.stderr or "--lr" in done.stderr
 
 
+def test_one_script_at_a_time(tmp_path: Path) -> None:
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(scripts.plain())
+    done = verify("a.py", "b.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "one script at a time" in done.stderr
+    assert "`accelify verify b.py`" in done.stderr
+
+
 @pytest.mark.distributed
 def test_a_script_that_wants_arguments_gets_a_hint(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(

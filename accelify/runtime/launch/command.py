@@ -186,6 +186,10 @@ def _environment(settings: Settings) -> dict[str, str]:
     environment = {
         f"{prefix}_{name}": value for name, value in stated.items() for prefix in ("ACCELIFY", "ACCELERATE")
     }
+    # Where the script overrules what a person asks for, its Accelerator warns; not so of what a file has by default.
+    environment["ACCELIFY_ASKED_FOR"] = ",".join(
+        name for name in stated if name != "USE_CPU" and settings.values[name.lower()].given
+    )
     if settings["gpu_ids"] not in (None, "all"):
         environment["CUDA_VISIBLE_DEVICES"] = settings["gpu_ids"]
     if settings["num_cpu_threads_per_process"] is not None:
