@@ -25,7 +25,7 @@ def enter_step(state: GradientState) -> None:
     window.iteration = iterator
     window.step += 1
     shares = iterator.shares if iterator is not None else None
-    window.batches += 1 if shares is None else shares.batches
+    window.batches += 1 if shares is None else shares.batches + shares.left_out
     ends_with_loader = plugin.sync_with_dataloader and iterator is not None and iterator.at_end
     state.sync_gradients = window.complete = window.step >= plugin.num_steps or ends_with_loader
     if window.step == 1:

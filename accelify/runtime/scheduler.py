@@ -24,7 +24,7 @@ class AcceleratedScheduler:
     """Wraps a torch scheduler.
 
     `step()` inside the loop over a prepared loader advances by the number of batches of the original script that this
-    optimizer step represents; outside of it (once an epoch), by one. Inside an accumulation window, and after a step
+    optimizer step represents, in a pass's last step also by those that `drop_last` leaves out after it; outside of it (once an epoch), by one. Inside an accumulation window, and after a step
     that was skipped for an overflow in fp16, it does not advance. With `schedule_by_processes` (see
     `GradientAccumulationPlugin`) it advances by the number of processes there, at most to its `total_steps`. A step
     with an argument (the metric of ReduceLROnPlateau, a fractional epoch) is passed on as it is, once; a metric is the
@@ -100,7 +100,7 @@ class AcceleratedScheduler:
         if state.window.in_use and state.plugin.adjust_scheduler:
             return state.window.advance
         shares = state.loaders.of_loop().shares
-        return 1 if shares is None else shares.batches
+        return 1 if shares is None else shares.batches + shares.left_out
 
     def get_last_lr(self) -> Any:
         """As torch's."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch.utils.data import BatchSampler, Sampler
@@ -27,6 +27,7 @@ class Shares:
         batches: batches of the original script that this step represents.
         last: the loader ends with it; None where that is not known.
         whole: a rank without real samples has a whole batch again, and not one sample.
+        left_out: batches of the original script after this step that are too few for all ranks, with `drop_last`.
         own: samples of this rank's batch, where `sizes` only says which ranks have real ones: of batches that the
             data set makes, only the rank that has read one knows how many samples it has.
     """
@@ -36,6 +37,7 @@ class Shares:
     last: bool | None = None
     whole: bool = False
     own: int | None = None
+    left_out: int = 0
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -201,7 +203,9 @@ class BatchSamplerShard(BatchSampler):
             length = min(samples, (first + count) * self.batch_size) - first * self.batch_size
             what = (count, length, number + 1 == groups)
             if what not in known:
-                known[what] = self._place(*what)
+                start, own, shares = self._place(*what)
+                left_out = batches - groups * size if self.drop_last and number + 1 == groups else 0
+                known[what] = start, own, replace(shares, left_out=left_out)
             start, own, shares = known[what]
             stream.go_past(start)
             indices = stream.take(own)
