@@ -24,8 +24,9 @@ class AcceleratedScheduler:
     """Wraps a torch scheduler.
 
     `step()` inside the loop over a prepared loader advances by the number of batches of the original script that this
-    optimizer step represents, in a pass's last step also by those that `drop_last` leaves out after it; outside of it (once an epoch), by one. Inside an accumulation window, and after a step
-    that was skipped for an overflow in fp16, it does not advance. With `schedule_by_processes` (see
+    optimizer step represents, in a pass's last step also by those that `drop_last` leaves out after it; outside of it
+    (once an epoch), by one. Inside an accumulation window, and after a step that was skipped for an overflow in fp16,
+    it does not advance. With `schedule_by_processes` (see
     `GradientAccumulationPlugin`) it advances by the number of processes there, at most to its `total_steps`. A step
     with an argument (the metric of ReduceLROnPlateau, a fractional epoch) is passed on as it is, once; a metric is the
     main process's on every rank, since ranks with different learning rates would train different models.
