@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 
 from accelify.verify.observe.sites import Site
+
+# The comment that a notebook's script has in front of each cell.
+_CELL = re.compile(r"# %% cell +(\d+)\s*")
 
 
 class LineMap:
@@ -23,6 +27,7 @@ class LineMap:
         self, pairs: dict[Path, tuple[str, str]], written: Mapping[Path, Path] | None = None
     ) -> None:
         self._written = None if written is None else {str(path): file for path, file in written.items()}
+        self._texts = {str(path): texts for path, texts in pairs.items()}
         self._to_original = {str(path): _matched(after, before) for path, (before, after) in pairs.items()}
         self._to_converted = {
             path: {new: old for old, new in reversed(lines.items())}
@@ -40,7 +45,7 @@ class LineMap:
     def number(self, site: Site) -> int:
         """The line under which a user finds a place of the converted script."""
         file, line = site
-        if self._written is None or file not in self._to_original or file in self._written:
+        if not self._is_named_by_original(file):
             return line
         known = self._to_original[file]
         # A line that convert adds follows one that was there.
@@ -51,8 +56,28 @@ class LineMap:
         return os.path.basename((self._written or {}).get(site[0], site[0]))
 
     def named(self, site: Site) -> str:
-        """A place of the converted script as `train.py line 3`."""
-        return f"{self.file(site)} line {self.number(site)}"
+        """A place of the converted script as `train.py line 3`, of a notebook as `train.ipynb cell 2 line 3`."""
+        version = 0 if self._is_named_by_original(site[0]) else 1
+        return f"{self.file(site)} {self._within(site[0], self.number(site), version)}"
+
+    def named_original(self, site: Site) -> str:
+        """A place of the original, in the same words."""
+        return f"{os.path.basename(site[0])} {self.within_original(site)}"
+
+    def within_original(self, site: Site) -> str:
+        """The same without the file."""
+        return self._within(*site, 0)
+
+    def _is_named_by_original(self, file: str) -> bool:
+        return self._written is not None and file in self._to_original and file not in self._written
+
+    def _within(self, file: str, line: int, version: int) -> str:
+        texts = self._texts.get(file) if file.endswith(".ipynb") else None
+        above = [] if texts is None else texts[version].splitlines()[: line - 1]
+        for start in range(len(above), 0, -1):
+            if (cell := _CELL.fullmatch(above[start - 1])) is not None:
+                return f"cell {cell[1]} line {line - start}"
+        return f"line {line}"
 
 
 ORIGINAL = LineMap({})

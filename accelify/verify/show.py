@@ -251,17 +251,17 @@ def _place(check: Check, places: LineMap) -> str:
     """Where a check is: the line that a user finds it in, and the original's where it is another."""
     if check.aspect == "files":
         line = check.line and places.named(check.line)
-        where = line or (check.original and ORIGINAL.named(check.original))
+        where = line or (check.original and places.named_original(check.original))
         return f", {_file(check.key)}" + (f" of {where}" if where else "")
     if check.line is None and check.original is None:
         return ""
     if check.line is None:
         assert check.original is not None
-        return f", {ORIGINAL.named(check.original)} of the original"
+        return f", {places.named_original(check.original)} of the original"
     place = f", {places.named(check.line)}"
     if check.original is None or check.original[1] == places.number(check.line):
         return place
-    return f"{place} (line {check.original[1]} of the original)"
+    return f"{place} ({places.within_original(check.original)} of the original)"
 
 
 def _file(path: str) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from accelify.verify.lines import LineMap
+
 from . import scripts
 
 VERIFY = [sys.executable, "-c", "from accelify.cli.main import main; main()", "verify"]
@@ -119,6 +121,17 @@ def test_the_cells_of_a_notebook_run_as_one_script(tmp_path: Path) -> None:
     done = verify("nb.ipynb", "--steps", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^verdict +equal +equal to rounding", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_places_in_a_notebook_are_those_of_its_cells() -> None:
+    before = "# %% cell 1\nimport torch\n# %% cell 4\nmodel = 1\nloss = 2\n"
+    after = "# %% cell 1\nimport torch\nimport more\n# %% cell 4\nmodel = 1\nloss = 2\n"
+    file = Path("/w/train.ipynb")
+    lines = LineMap({file: (before, after)})
+    assert lines.named((str(file), 6)) == "train.ipynb cell 4 line 2"
+    assert lines.named_original((str(file), 5)) == "train.ipynb cell 4 line 2"
+    assert LineMap({file: (before, after)}, {}).named((str(file), 6)) == "train.ipynb cell 4 line 2"
+    assert LineMap({}).named_original(("/w/train.py", 5)) == "train.py line 5"
 
 
 def test_an_option_of_the_scripts_is_asked_for_after_dashes(tmp_path: Path) -> None:
