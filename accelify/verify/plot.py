@@ -47,8 +47,11 @@ def plot(report: Report, path: Path) -> None:
         label = f"{comparison.run.label}, {comparison.run.title}: {comparison.overall}"
         above.plot(range(1, len(losses) + 1), losses, style, label=label)
         reference = comparison.reference.losses if comparison.reference else original
-        if reference != original and len(reference) != len(original):
-            above.plot(range(1, len(reference) + 1), reference, f"C{number + 1}", linewidth=3, alpha=0.3)
+        if reference != original:
+            # What it is compared with: the original on the batches that so many processes make together.
+            label = f"original, on the batches of {comparison.run.title}"
+            places = range(1, len(reference) + 1)
+            above.plot(places, reference, f"C{number + 1}", label=label, linewidth=3, alpha=0.3)
         differences = [
             d if d > 0 and math.isfinite(d) else math.nan for d in relative_differences(reference, losses)
         ]
