@@ -17,7 +17,7 @@ PACKAGES = (
 # Of the environment, what changes how a job runs; nothing that could be a secret.
 VARIABLES = (
     "ACCELIFY_", "ACCELERATE_", "NCCL_", "GLOO_", "TORCH_", "TORCHELASTIC_", "XLA_", "PJRT_", "CUDA_VISIBLE_DEVICES",
-    "CPU_NUM_DEVICES", "OMP_NUM_THREADS", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_JOB", "SLURM_N",
+    "CPU_NUM_DEVICES", "OMP_NUM_THREADS", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_JOB", "SLURM_N", "HF_HOME",
 )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def env() -> None:
         rows.append(("devices", "unknown without torch"))
     print("\n".join(f"- {name}: {value}" for name, value in rows))
     found = {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)}
-    print("- environment:" + ("" if found else " nothing set"))
+    print("- environment:" + ("" if found else " no variable that accelify or its launchers read is set"))
     for name, value in found.items():
         print(f"    {name}={value}")
     _print_configuration()

@@ -125,7 +125,7 @@ def _scalers(context: Context) -> Iterator[Change]:
             continue
         context.claim(call)
         yield context.change(SCALER, call, f"`{func.attr}` scales gradients by hand", edits, core=True)
-    if stepped:
+    if stepped and "fp16" in context.plan.arguments.get("mixed_precision", "fp16"):
         yield from _schedules_that_wait(context)
     for call in script.calls_to(k.SCALER_CLASSES):
         stmt = tree.statement(call)

@@ -164,6 +164,7 @@ def test_what_is_no_sharded_checkpoint_is_told(tmp_path: Path) -> None:
     (tmp_path / "whole" / "model.safetensors").write_bytes(b"")
     for folder, expected in (
         ("absent", "There is no folder absent."),
+        ("whole/model.safetensors", "is a file: name the folder of a checkpoint"),
         ("empty", "give the folder that save_state wrote"),
         ("whole", "its weights are whole already"),
     ):

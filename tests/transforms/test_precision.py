@@ -101,6 +101,21 @@ def test_a_schedule_that_went_on_where_a_step_was_left_out(steps: str, said: boo
     assert any("this schedule waits" in f.message for f in conversion.remaining) is said
 
 
+def test_without_fp16_no_step_is_left_out() -> None:
+    text = IN_FLOAT16.replace("SCALER", "torch.amp.GradScaler()").replace(
+        "for x, y in", "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)\nfor x, y in"
+    )
+    text += "    schedule.step()\n"
+    said = {
+        word: any(
+            "this schedule waits" in one.message
+            for one in convert_source(Source.from_text(text.replace("float16", word), PATH)).remaining
+        )
+        for word in ("float16", "bfloat16")
+    }
+    assert said == {"float16": True, "bfloat16": False}
+
+
 def test_a_scaler_that_is_saved_keeps_its_name() -> None:
     conversion = convert(
         setup=MADE, backward=SCALED, update=STEP, end="torch.save(scaler.state_dict(), 's.pt')", **UNDER

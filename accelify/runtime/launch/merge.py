@@ -48,6 +48,10 @@ def merge(checkpoint: Path, output: Path, index: int | None = None) -> tuple[Pat
 
 
 def _weights(checkpoint: Path, index: int | None) -> dict[str, Any]:
+    if checkpoint.is_file():
+        raise LaunchError(
+            f"{checkpoint} is a file: name the folder of a checkpoint, which has the parts to merge."
+        )
     if not checkpoint.is_dir():
         raise LaunchError(f"There is no folder {checkpoint}.")
     if (checkpoint / ".metadata").is_file():
