@@ -17,7 +17,8 @@ PACKAGES = (
 # Of the environment, what changes how a job runs; nothing that could be a secret.
 VARIABLES = (
     "ACCELIFY_", "ACCELERATE_", "NCCL_", "GLOO_", "TORCH_", "TORCHELASTIC_", "XLA_", "PJRT_", "CUDA_VISIBLE_DEVICES",
-    "CPU_NUM_DEVICES", "OMP_NUM_THREADS", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_JOB", "SLURM_N", "HF_HOME",
+    "CPU_NUM_DEVICES", "OMP_NUM_THREADS", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_JOB", "SLURM_N",
+    "HF_HOME",
 )  # fmt: skip
 
 
