@@ -85,7 +85,8 @@ def difference(old: str, new: str) -> str:
 def edited_elsewhere(conversion: Conversion) -> list[str]:
     """Lines that are changed or gone although they hold nothing that an edit may be about.
 
-    Every line of the new script is one of the old, byte for byte, or has the accelerator in it, or a word of an edit.
+    Every line of the new script is one of the old, byte for byte, or has the accelerator in it, or a word of an edit;
+    an import goes with the last line that reads it.
     """
     old, new = split_lines(conversion.source.text), split_lines(conversion.new_text)
     reasons = {
@@ -108,8 +109,17 @@ def edited_elsewhere(conversion: Conversion) -> list[str]:
             and old[number - 1].strip()
             and old[number - 1].strip() not in moved
             and not any("accelerator" in line for line in new[j1:j2])
+            and not is_unread_import(old[number - 1], conversion.new_text)
         ]
     return strange
+
+
+def is_unread_import(line: str, new: str) -> bool:
+    """Whether a line imports a name that the new script has nowhere: what read it is gone."""
+    start, word, names = line.strip().partition("import ")
+    return (not start or start.startswith("from ")) and any(
+        re.search(rf"\b{name}\b", new) is None for name in re.findall(r"\w+", names if word else "")
+    )
 
 
 # -- the fixtures, and mutations of them
