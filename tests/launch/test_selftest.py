@@ -154,7 +154,7 @@ def test_weights_are_not_merged_without_torch(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "accelify: torch is not installed, and no checkpoint can be read without it: pip"
+        "accelify: torch is not installed, and no checkpoint can be read without it: `pip"
     )
 
 
