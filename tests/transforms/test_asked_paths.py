@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.transforms.support import check_noop, check_transformed, place_of
-from tests.transforms.test_elsewhere import converted
+from tests.transforms.test_effects_in_modules import converted
 
 MORE = "import json\nfrom pathlib import Path\nimport numpy as np\nimport torchvision"
 WRITING = "with open(path, 'w') as f:\n        json.dump(1, f)"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.transforms.support import prints_by_all
-from tests.transforms.test_elsewhere import GUARD, converted, findings
+from tests.transforms.test_effects_in_modules import GUARD, converted, findings
 
 NET = """
 from torch import nn

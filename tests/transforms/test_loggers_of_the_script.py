@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.transforms.support import place_of
-from tests.transforms.test_elsewhere import converted, findings
+from tests.transforms.test_effects_in_modules import converted, findings
 
 LOGGER = """
 import logging

@@ -8,7 +8,7 @@ import pytest
 
 from accelify.proving import prove
 from tests.transforms.support import place_of
-from tests.transforms.test_elsewhere import converted, findings
+from tests.transforms.test_effects_in_modules import converted, findings
 
 EVALUATE = """
 def evaluate(model, batches):
