@@ -369,11 +369,15 @@ def _scripts_below(folder: Path) -> list[Path]:
 def _code_of(notebook: bytes) -> bytes:
     """The code cells of a notebook, one after the other. Raises ValueError where it is no notebook."""
     found = json.loads(notebook or b"null")
-    cells = found.get("cells", []) if isinstance(found, dict) else []
+    cells = found.get("cells") if isinstance(found, dict) else None
     code = [
-        cell.get("source", "") for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"
+        cell.get("source")
+        for cell in (cells if isinstance(cells, list) else [])
+        if isinstance(cell, dict) and cell.get("cell_type") == "code"
     ]
-    return "\n".join("".join(source) for source in code).encode("utf-8", "replace")
+    lines = [source if isinstance(source, list) else [source] for source in code]
+    texts = ["".join(line for line in source if isinstance(line, str)) for source in lines]
+    return "\n".join(texts).encode("utf-8", "replace")
 
 
 def _derived(data: bytes, name: str, method: str) -> Iterator[tuple[str, bool]]:

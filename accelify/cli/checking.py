@@ -99,6 +99,7 @@ def _checked(path: Path, asked: Asked, imports: Imports) -> Checked:
                 selection_for(source.path, asked.select, asked.ignore)  # says what makes no sense
             if has_nothing_to_say(source, imports, path == STDIN or path in asked.named):
                 return Checked(path)
+            from accelify.conversion import FAILED
             from accelify.fixing import marked
             from accelify.linting import lint, script_line
 
@@ -113,6 +114,9 @@ def _checked(path: Path, asked: Asked, imports: Imports) -> Checked:
             raise
         why = f"accelify itself failed on it ({type(error).__name__}: {error}); please report this script"
         return Checked(path, problem=f"{path}: {why}.")
+    failed = next((one.reason for one in linted.conversions if one.status == FAILED), None)
+    if failed is not None:
+        return Checked(path, problem=f"{path}: {failed}.")
     own = str(source.path or "<stdin>")
     conversions = [one.published() for one in linted.conversions if one.changed]
     return Checked(

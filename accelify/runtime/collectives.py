@@ -230,7 +230,8 @@ def reduce(tensor: Any, reduction: str = "mean", scale: float = 1.0) -> Any:
 
     Args:
         tensor: a tensor or a number (Python's or NumPy's), or a nested container of them. Numbers come back as
-            Python's. Arrays of NumPy come back as arrays.
+            Python's; the mean of one that all ranks have is that number, a whole one too. Arrays of NumPy come
+            back as arrays.
         reduction: "mean", "sum", "max", "min", or "none" (leave them as they are).
         scale: factor on the result of tensors and numbers alike.
 
@@ -292,9 +293,16 @@ def _reduce_numbers(numbers: list[Any], reduction: str) -> list[Any]:
     for part in parts:
         values = zip(part[0].view(torch.float64).tolist(), part[1].tolist(), part[2].tolist(), strict=True)
         rows.append([x if kind else n for x, n, kind in values])
-    combine: Callable[[list[Any]], Any] = {"max": max, "min": min}.get(reduction, sum)
-    results = [combine([row[i] for row in rows]) for i in range(len(numbers))]
-    return [v / len(rows) for v in results] if reduction == "mean" else results
+    combine: Callable[[Sequence[Any]], Any] = {"max": max, "min": min}.get(reduction, sum)
+    columns = list(zip(*rows, strict=True))
+    return [_mean(column) if reduction == "mean" else combine(column) for column in columns]
+
+
+def _mean(numbers: Sequence[Any]) -> Any:
+    """The mean of every rank's number; one that all have stays what it is, such as the number of a step."""
+    first = numbers[0]
+    alike = all(one == first and type(one) is type(first) for one in numbers)
+    return first if alike else sum(numbers) / len(numbers)
 
 
 def _checked(number: int) -> int:

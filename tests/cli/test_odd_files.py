@@ -129,3 +129,31 @@ def test_what_may_not_be_read(run: Run, odd: Path, monkeypatch: pytest.MonkeyPat
     assert len(outcome.err.splitlines()) == 2
     assert run("check", odd) == outcome
     assert run("check", odd / "secret.py").code == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"cells": null}',
+        '{"cells": 3}',
+        '{"cells": [{"cell_type": "code", "source": 5}]}',
+        '{"cells": [{"cell_type": "code", "source": null}, {"cell_type": "code", "source": [1, "x"]}]}',
+    ],
+)
+def test_a_broken_notebook_beside_a_script(run: Run, plain: Path, text: str) -> None:
+    alone = run("check", plain)
+    (plain.parent / "draft.ipynb").write_text(text)
+    assert run("check", plain) == alone
+    assert run("convert", "--diff", plain).code == 0
+
+
+def test_what_the_converter_fails_on_is_not_clean(
+    run: Run, plain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise TypeError("a fault of the converter")
+
+    monkeypatch.setattr("accelify.convert._convert", fails)
+    outcome = run("check", plain)
+    assert outcome.code == 2
+    assert "itself failed on it (TypeError: a fault of the converter" in outcome.err

@@ -128,6 +128,9 @@ def check_reduce(acc):
     assert nested["n"] == total
     assert whole == ranks * 2**60 + total if ranks * 2**60 < 2**63 else True
     assert acc.reduce(rank, "mean") == total / ranks
+    alike = acc.reduce({"step": 19, "rate": 0.1}, "mean")
+    assert alike == {"step": 19, "rate": 0.1}
+    assert type(alike["step"]) is int
     assert acc.reduce(torch.tensor([rank]), "mean").tolist() == [total / ranks]
     assert acc.reduce(0 if rank else 0.5, "sum") == 0.5
     assert acc.reduce(rank, "max") == ranks - 1
