@@ -89,7 +89,7 @@ class Budgets:
         """Whether a function took much of the budget, and last met nothing new with it, or is of a copy that
         is too long: what it gives is computed from its arguments."""
         dear = self._spent.get(function.node, 0) > self._shared // _PARTS_OF_COMPUTING
-        last = dear and self.run.checks and self._only_compute.get(function.node, False)
+        last = dear and self._only_compute.get(function.node, False)
         return last or self._is_too_long(copied)
 
     @contextmanager
@@ -147,9 +147,10 @@ class Budgets:
                 self._spent[key] = self._spent.get(key, 0) + self.run.steps - steps
             if outermost:
                 del self._begun[copied]
-        events = self.run.events[met:]
-        self._met.update((event.kind, event.node) for event in events)
-        alone = all("." in event.kind or event.kind == "raise" for event in events)
-        plain = alone and len(self._met) == sites and not result.of(Instance)
-        self._only_compute[function.node] = plain
+        if self.run.checks:
+            events = self.run.events[met:]
+            self._met.update((event.kind, event.node) for event in events)
+            alone = all("." in event.kind or event.kind == "raise" for event in events)
+            plain = alone and len(self._met) == sites and not result.of(Instance)
+            self._only_compute[function.node] = plain
         return Value() if cut else result

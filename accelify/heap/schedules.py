@@ -54,7 +54,7 @@ def schedule_made(
 
 
 def _warms_up_early(args: Sequence[Value], keywords: Mapping[str, Value]) -> bool:
-    """Whether a length is as many steps for each process as it is told, and the warm-up in it is not."""
+    """Whether the length counts the steps of all processes, and the warm-up in it those of one."""
     numbers = [value for value in args[1:] if not value.refs]
     warm_up = keywords.get("num_warmup_steps", numbers[0] if len(numbers) > 1 else NONE)
     total = keywords.get("num_training_steps", numbers[1] if len(numbers) > 1 else NONE)

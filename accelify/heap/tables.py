@@ -40,7 +40,7 @@ def is_of_container(engine: Interpreter, node: ast.expr, value: Value, scope: Re
 
     Args:
         engine: the interpreter.
-        node: the expression that was handed over.
+        node: the expression that is passed.
         value: what it is now.
         scope: where it stands.
     """

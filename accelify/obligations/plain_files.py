@@ -36,7 +36,7 @@ _MADE_BY_SIZES = re.compile(
 )
 _OF_PATHS = re.compile(r"^(?:os|numpy|pathlib|PIL|cv2|json|random|logging|torch\.manual_seed)\b")
 _OF_NUMBERS = frozenset(f"torch.{name}" for name in "arange device ones rand randn tensor zeros".split())
-# What the positions of samples are handed to, after the data.
+# What takes the positions of samples, after the data.
 _OF_DATA = re.compile(r"^torch\.utils\.data\.(?:\w+\.)*(?:Subset|DataLoader|random_split)$")
 # Attributes of a model or a parameter.
 _TENSORS = frozenset({"bias", "data", "grad", "weight"})
@@ -46,7 +46,7 @@ _MOST = 300
 def holds_no_tensors(loaded: ast.expr, tree: ast.Module, trees: Sequence[ast.Module]) -> bool:
     """Whether a script reads nothing but numbers, texts and lists of them of what it loads.
 
-    What is called, moved, handed to a function that is not read, or used in any other way may be a tensor or a model.
+    What is called, moved, passed to a function that is not read, or used in any other way may be a tensor or a model.
 
     Args:
         loaded: the call that reads a file.
