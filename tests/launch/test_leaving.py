@@ -35,9 +35,10 @@ def test_who_waits_for_another_machine_ends(sent: signal.Signals, tmp_path: Path
 
 def test_who_waits_for_its_processes_says_so_and_ends_them_when_asked_again(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
+    # One write a line: print() writes a line and its end apart where Python is unbuffered.
     script.write_text(
-        "import signal, time\nfrom accelify.runtime import Accelerator\nAccelerator(cpu=True)\n"
-        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(600)\n"
+        "import os, signal, time\nfrom accelify.runtime import Accelerator\nAccelerator(cpu=True)\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\nos.write(1, b'ready\\n')\ntime.sleep(600)\n"
     )
     command = [sys.executable, "-m", "accelify", "launch", "--cpu", "-n", "2", str(script)]
     launcher = subprocess.Popen(
