@@ -31,7 +31,7 @@ _ONCE = frozenset(
 )
 # What may be done by all, after the main process has done it.
 _FIRST = frozenset({"network.get", "folder.make"})
-UNKNOWN_LOSS = "the loss is not that of a single process"
+UNKNOWN_LOSS = "the loss is not what it would be on a single process"
 # Of figures that are put together from all ranks and go through more than the algebra follows.
 TAKEN = "the same on every rank, taken for that of a single process"
 _MEETING = frozenset({"collective", "backward", "step"})
@@ -54,7 +54,7 @@ _PLACES = {
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
     READ: "`{}` reads a tensor on the host, which lies on the device; take it there first: .cpu()",
 }
-TIMES = "N times that of a single process"
+TIMES = "N times what it would be on a single process"
 WARNS = "warns in every process"
 MISSED = "where not all ranks come"
 # Of which batches a figure is that is shown where it is right on one process alone.
@@ -323,7 +323,7 @@ def _shown(
         return Status.LOOP, f"{words} {TOGETHER if place.kind is Kind.WIDE else OUTSIDE}", why
     if place.is_uniform and place.degree is None and why is not None and why.goes_by_data:
         return Status.ASSUMED, f"{words}: {TAKEN}", why
-    if place.kind is Kind.SAME and place.degree == 1 and why is not None and why.counts_rounds:
+    if place.kind is Kind.SAME and place.degree in (1, None) and why is not None and why.counts_rounds:
         return Status.LOOP, f"{words} {STEPS}", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
@@ -339,7 +339,7 @@ def _what(place: Placement) -> str:
         return "of the main process's share of the rows"
     if place.kind is Kind.EXTREME:
         return "the main process's largest or smallest, not that of all"
-    return f"not that of a single process{_unless(place)}"
+    return f"not what it would be on a single process{_unless(place)}"
 
 
 def _unless(place: Placement) -> str:
