@@ -13,6 +13,7 @@ from accelify.verify.compare.verdict import Site
 from accelify.verify.converted import Converted
 from accelify.verify.lines import LineMap
 from accelify.verify.probes.inserting import ARGUMENTS, EXITS, OUTCOME, Row, places
+from accelify.verify.unseen import is_seen
 
 if TYPE_CHECKING:
     from accelify.obligations import Validation
@@ -52,12 +53,13 @@ class Demand:
 @dataclass
 class Plan:
     """The demands, and by file the places of probes in the converted script and in the original; the statements of the
-    converted script that show figures of the main process's share."""
+    converted script that show figures of the main process's share; the statements that others can see, by kind."""
 
     demands: list[Demand] = field(default_factory=list)
     copy: dict[str, list[Row]] = field(default_factory=dict)
     original: dict[str, list[Row]] = field(default_factory=dict)
     shares: set[Site] = field(default_factory=set)
+    sinks: list[tuple[str, Site]] = field(default_factory=list)
 
 
 def plan(script: Path, converted: Converted, lines: LineMap) -> Plan:
@@ -95,6 +97,8 @@ class _Planner:
         from accelify.obligations.sinks import STEPS
 
         for one in found.obligations:
+            if is_seen(one.sink):
+                self.result.sinks.append((one.sink, self._site(self._file(one.path), one.line)))
             if one.status is Status.LOOP and not one.found.endswith(STEPS):
                 self.result.shares.add(self._site(self._file(one.path), one.line))
             if one.status is Status.NAMED or (one.status is Status.ASSUMED and one.sink == "backward"):
