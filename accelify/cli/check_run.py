@@ -199,6 +199,14 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         _write(text, options.output_file)
     except SourceError as error:
         fail(str(error))
+    if options.output_format is OutputFormat.TEXT and terminal.amount != terminal.QUIET:
+        for path in scripts:
+            if (
+                path in given
+                and path.suffix not in (".py", ".pyi", ".ipynb")
+                and not (came[path].findings or came[path].problem)
+            ):
+                complain(f"no findings in {path}, whose name does not end in .py or .ipynb: is it a script?")
     if not findings and _is_for_people(options):
         number = sum(not came[path].problem for path in scripts)
         if number:

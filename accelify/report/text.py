@@ -222,7 +222,7 @@ def finding_line(finding: Finding, colour: bool, *, effort: bool = False) -> str
     """Place, code and message of a finding; with what it costs a person where `effort` says so."""
     place = styled(finding.path, "bold", colour) + finding.place.removeprefix(finding.path) + ":"
     code = styled(finding.code, _SEVERITY_STYLE[finding.severity], colour)
-    mark = " [*]" if (finding.fixable or finding.fix == "safe") and not effort else ""
+    mark = " [*]" if finding.is_fixed and not effort else ""
     cost = styled(f" ({duration(finding.effort)})", "dim", colour) if effort and finding.effort else ""
     return f"{place} {code}{mark} {finding.message}{cost}"
 

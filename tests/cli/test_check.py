@@ -434,3 +434,13 @@ def test_the_count_of_edits_is_that_of_convert_whatever_is_not_shown(
         outcome = run("check", "--ignore", "acc702", tmp_path)
     assert f"{tmp_path / 'train.py'}: for one device; convert makes 8 edits\n" in outcome.out
     assert "; -v lists 7 findings." in outcome.out
+
+
+def test_a_named_file_that_is_no_script_by_its_name_is_named(run: Run, tmp_path: Path) -> None:
+    """Nothing that is wrong, as a script may have any name."""
+    for name, noted in (("notes.txt", True), ("train", True), ("empty.py", False)):
+        (tmp_path / name).write_text("")
+        outcome = run("check", tmp_path / name)
+        assert outcome.code == 0
+        assert (f"no findings in {tmp_path / name}, whose name" in " ".join(outcome.err.split())) == noted
+    assert run("check", tmp_path).err == ""

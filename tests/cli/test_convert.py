@@ -430,3 +430,14 @@ def test_a_script_of_accelerate_gets_the_way_to_this_runtime(run: Run, tmp_path:
     said = run("convert", script).out
     assert "to run it on accelify's runtime, import the same names from `accelify.runtime`" in said
     assert " min" not in said
+
+
+def test_a_script_with_modules_goes_into_a_folder_that_is_new(run: Run, plain: Path) -> None:
+    """Without a slash at its end, as where a folder is converted."""
+    (plain.parent / "steps.py").write_text("def update(loss):\n    loss.backward()\n")
+    plain.write_text(
+        f"from steps import update\n{plain.read_text()}".replace("loss.backward()", "update(loss)")
+    )
+    assert run("convert", plain, "--output", plain.parent / "new").code == 0
+    assert sorted(one.name for one in (plain.parent / "new").iterdir()) == ["steps.py", plain.name]
+    assert "name a folder" in run("convert", plain, "--output", plain.parent / "new.py").err

@@ -21,6 +21,11 @@ def verify(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*VERIFY, *words], cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    """What stands on standard error, in one line."""
+    return " ".join(done.stderr.split())
+
+
 @pytest.mark.distributed
 def test_a_plain_script_is_converted_and_proven(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -65,7 +70,12 @@ def test_a_refusal_verifies_nothing_and_says_why(tmp_path: Path) -> None:
     )
     done = verify("train.py", cwd=tmp_path)
     assert done.returncode == 2
-    assert "train.py is converted already, and its plain version is not known" in done.stderr
+    assert (
+        "train.py uses Hugging Face Accelerate already, and its plain version, to compare it with, is not known"
+        in said(done)
+    )
+    (tmp_path / "train.py").write_text("from accelify.runtime import Accelerator\nloss.backward()\n")
+    assert "train.py is converted already, and its plain version" in said(verify("train.py", cwd=tmp_path))
     (tmp_path / "train.py").write_text(
         "import pytorch_lightning as pl\nfrom torch import nn\ntrainer = pl.Trainer()\n"
         "for x in []:\n    loss = nn.Linear(1, 1)(x)\n    loss.backward()\n"
