@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ TITLES = {
 _COLUMNS = 3
 """Runs beside each other in one table: what 80 columns hold."""
 _SHOWN = 12
+_OF_STATEMENTS = ("printed", "logged")
 _OUTCOMES = (Outcome.HELD, Outcome.VIOLATED, Outcome.NOT_REACHED, Outcome.NOT_SETTLED)
 
 
@@ -125,12 +127,14 @@ def notes(report: Report) -> Iterator[str]:
     original = report.original
     assert original is not None
     first, last = (f"{original.losses[k]:.6g}" for k in (0, -1))
-    calls = len(original.losses) / max(original.steps, 1)
-    several = f", {calls:.3g} calls of `backward` in each" if calls > 1 else ""
-    yield (
-        f"{original.steps} optimizer steps{several}; the original's loss, as `backward` gets it, goes from {first} to "
-        f"{last}."
-    )
+    by_optimizer = Counter(step.optimizer for step in original.ranks[0].steps)
+    steps, calls = by_optimizer.total() or original.steps, len(original.losses)
+    made = f"{steps} optimizer steps"
+    if len(by_optimizer) > 1:
+        made = f"{steps} steps of {len(by_optimizer)} optimizers"
+    if calls > steps:
+        made += f", {calls} calls of `backward`"
+    yield f"{made}; the original's loss, as `backward` gets it, goes from {first} to {last}."
     if report.cuda_as_cpu:
         yield "The script asks for a CUDA device outright; the CPU took its place in every run (see --gpu)."
     if report.converted.modernised:
@@ -192,10 +196,16 @@ def explain(comparison: Comparison, places: LineMap = ORIGINAL) -> list[str]:
 
 
 def _sentences(name: str, checks: list[Check], places: LineMap) -> list[str]:
-    lines = [
-        f"{name}: {TITLES[check.aspect]} {check.verdict}{_place(check, places)}: {check.sentence}"
-        for check in checks
-    ]
+    found: dict[tuple[str, str, str], list[Check]] = {}
+    for check in checks:
+        # Many figures of one statement go wrong together, as those of a file that every process writes.
+        rest = "" if check.aspect in _OF_STATEMENTS and (check.line or check.original) else check.key
+        found.setdefault((check.aspect, _place(check, places), rest), []).append(check)
+    lines = []
+    for (aspect, place, _), together in found.items():
+        more = f"; so are {len(together) - 1} more figures of this line" if len(together) > 1 else ""
+        first = together[0]
+        lines.append(f"{name}: {TITLES[aspect]} {first.verdict}{place}: {first.sentence}{more}")
     if len(lines) > _SHOWN:
         return [*lines[:_SHOWN], f"{name}: and {len(lines) - _SHOWN} more; --json lists them"]
     return lines
