@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from accelify.domains.reasons import Reason
 
+# What is found of weights that each round changes without an optimizer, as those of a moving average.
+BY_HAND = "weights that each round changes by hand"
+
 
 class Status(StrEnum):
     """How an obligation stands, the better first."""

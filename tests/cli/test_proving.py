@@ -190,6 +190,31 @@ def test_means_over_batches_are_one_line(run: Run, tmp_path: Path) -> None:
     assert not any("counts as much" in one for one in _converted(run, _script(tmp_path, exact))["notes"])
 
 
+@pytest.mark.parametrize(
+    ("made", "update"),
+    [
+        ("copy.deepcopy(model)", "with torch.no_grad():\n        for a, b in zip(ema.parameters(), model.parameters()):"
+         "\n            a.mul_(0.9).add_(b, alpha=0.1)"),
+        ("torch.optim.swa_utils.AveragedModel(model)", "ema.update_parameters(model)"),
+    ],
+)  # fmt: skip
+def test_averages_of_weights_are_noted_where_each_step_of_fewer_updates_them(
+    run: Run, tmp_path: Path, made: str, update: str
+) -> None:
+    """Not where each step is one of the original's, nor of what an epoch updates."""
+    text = HEAD.replace("for epoch", f"import copy\nema = {made}\nfor epoch", 1)
+    by_step = text + "".join(f"        {line}\n" for line in update.replace("\n    ", "\n").split("\n"))
+    by_epoch = text + "".join(f"    {line}\n" for line in update.replace("\n    ", "\n").split("\n"))
+    note = "weights that each step changes beside the optimizer (line "
+    for script, options, noted in (
+        (by_step, (), True),
+        (by_step, ("--batch-size", "total"), False),
+        (by_epoch, (), False),
+    ):
+        found = _converted(run, _script(tmp_path, script), *options)["notes"]
+        assert any(one.startswith(note) for one in found) == noted, script
+
+
 def test_every_demand_has_its_rule() -> None:
     folder = Path(__file__).parents[2] / "accelify" / "obligations"
     made = [
