@@ -185,6 +185,9 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             present = len(findings)
             findings = _against(options.baseline, options.update_baseline, findings, lines)
             accepted = present - len(findings)
+            if options.update_baseline and terminal.amount != terminal.QUIET:
+                noun = "finding" if present == 1 else "findings"
+                print(f"{options.baseline} accepts {present} {noun}.", file=sys.stderr)
         to_terminal = options.output_file is None
         listed = {finding for one in plain.values() for finding, _ in one.findings if not options.statistics}
         shown = [finding for finding in findings if finding not in listed]

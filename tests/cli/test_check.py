@@ -133,7 +133,8 @@ def test_text_shows_the_line_with_a_mark(run: Run, plain: Path) -> None:
 def test_a_baseline_shows_what_came_later(run: Run, plain: Path, tmp_path: Path) -> None:
     accepted = tmp_path / "accepted.json"
     assert run("check", plain, "--baseline", accepted).code == 2
-    assert run("check", plain, "--baseline", accepted, "--update-baseline").code == 0
+    written = run("check", plain, "--baseline", accepted, "--update-baseline")
+    assert (written.code, written.err) == (0, f"{accepted} accepts 8 findings.\n")
     assert run("check", plain, "--baseline", accepted).code == 0
     # Lines above do not matter, a new place does.
     plain.write_text("# one line more\n" + PLAIN + "print(loss)\n")
