@@ -202,7 +202,7 @@ class Named:
 
         for share in SHARES:
             if shown := new(share, [one for one in self.found.of(Status.LOOP) if one.found.endswith(share)]):
-                yield f"figures shown {share} ({self._lines(shown)})"
+                yield f"some figures are shown {share} ({self._lines(shown)}); no change is needed"
         if warned := new(WARNS, [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]):
             yield f"warnings that every process gives: {self._lines(warned)}"
         if means := new("means", self.found.means):
