@@ -70,6 +70,10 @@ class LineMap:
             in_words(file, numbers, self._text(file, versions[file]), most) for file, numbers in found.items()
         )
 
+    def place(self, site: Site) -> int | str:
+        """The number of a line of the converted script, or `cell 2:3`."""
+        return self.within(site) if site[0].endswith(SUFFIX) else self.number(site)
+
     def within_original(self, site: Site) -> str:
         """The same of a place in the original."""
         return in_words(site[0], [site[1]], self._text(site[0], 0))

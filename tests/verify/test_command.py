@@ -275,3 +275,17 @@ def test_what_comes_after_the_first_epoch_is_named_with_the_steps_that_reach_it(
                 f"the loader made in line {line}, the loader made in line {line + 1}, saving (more.py line 2)"
             )
             assert said.endswith(f": {what}, printing (line {shown}); --steps 3 goes beyond it.")
+
+
+@pytest.mark.distributed
+def test_what_is_not_proved_of_a_notebook_is_settled_at_its_cells(tmp_path: Path) -> None:
+    training = f"figures = {{}}\n{scripts.plain().removeprefix(scripts.HEAD)}"
+    training += "        figures['a'] = figures.get('a', 0) + torch.log10(loss).item()\n"
+    cells = [f"%matplotlib inline\n{scripts.HEAD}", training, "print('all', figures)"]
+    (tmp_path / "nb.ipynb").write_text(notebook(*cells))
+    done = verify("nb.ipynb", "--steps", "99", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "1 demand not proved or only assumed: 1 violated" in done.stdout
+    assert re.search(
+        r"violated, nb.ipynb cell 3:1: printed: .*\(cell 2:7\).*: rank 0 [-\d.]+, rank 1", done.stdout
+    ), done
