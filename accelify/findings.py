@@ -76,6 +76,11 @@ class Finding:
     done: str = field(compare=False, default="")
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether `convert` or `check --fix` makes an edit for it."""
+        return self.fixable or self.fix == "safe"
+
+    @property
     def place(self) -> str:
         """`file:line:column`, in a notebook `file:cell N:line:column`."""
         cell = f"cell {self.cell}:" if self.cell else ""
@@ -94,9 +99,9 @@ class Finding:
             "name": self.name,
             "message": self.message,
             "severity": str(self.severity),
-            "safety": str(self.safety),
+            "safety": str(self.safety if self.fixable or self.fix != "safe" else Safety.SAFE),
             "effort": self.effort,
-            "fixable": self.fixable,
+            "fixable": self.is_fixed,
             "fix": "convert" if self.fixable else self.fix or None,
             "file": self.path,
             **({"cell": self.cell} if self.cell else {}),

@@ -10,7 +10,7 @@ import bisect
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,8 @@ CODE, NAME = "ACC501", "notebook-launcher"
 UNREAD, UNREAD_NAME = "ACC502", "unread-cell"
 SUFFIX = ".ipynb"
 
+# The comment in front of each cell: with more blanks where a cell has such a comment itself.
+_MARKER = "# %% cell"
 _WHITE = re.compile(r"[ \t\n\r]*")
 _PIECES = re.compile(r"[^\n]*\n|[^\n]+")
 _OLD_ESCAPE = re.compile(r"\\u(?:00[89a-fA-F]|0[1-9a-fA-F]|[1-9a-fA-F])")
@@ -79,7 +81,7 @@ class NotebookSource(Source):
             raise SourceError(f"{name} has no code: there is nothing to convert.", path)
         mask = Mask([cell.text for cell in cells])
         cells = [_read(cell, mask, name, path) for cell in cells]
-        marker = "# %% cell"
+        marker = _MARKER
         while any(re.search(rf"^{marker} \d", cell.masked, re.M) for cell in cells):
             marker += " "
         ends = re.findall(r"\r\n|\r|\n", "".join(cell.text for cell in cells))
@@ -160,8 +162,7 @@ class NotebookSource(Source):
     @cached_property
     def _starts(self) -> list[int]:
         """The line of the script at which each cell's marker is."""
-        found = re.compile(rf"{re.escape(self.marker)} \d+\s*")
-        return [number for number, line in enumerate(self.lines, 1) if found.fullmatch(line)]
+        return [line for line, _ in _marked(self.lines, self.marker)]
 
     def _split(self, text: str) -> list[str] | None:
         """The masked cells of `text`, None where they are not those of this notebook."""
@@ -243,6 +244,27 @@ def _finished(source: NotebookSource, conversion: Conversion, runtime: str) -> C
     left = "models, optimizers and loaders that it makes are not prepared; finish it, then convert the original again"
     conversion.remaining = sorted([*conversion.remaining, *_unread(source, left), hint])
     return conversion
+
+
+def in_cell(script: str, line: int) -> tuple[int, int] | None:
+    """The number of the cell, and the line in it, of a line of the script that a notebook's cells make.
+
+    Args:
+        script: such a script, as it is or converted.
+        line: from 1.
+
+    Returns:
+        None for a line of any other text.
+    """
+    first = re.match(rf"({_MARKER} *) \d", script)
+    marked = _marked(script.splitlines()[: line - 1], first[1]) if first is not None else []
+    return next(((cell, line - start) for start, cell in reversed(marked)), None)
+
+
+def _marked(lines: Sequence[str], marker: str) -> list[tuple[int, int]]:
+    """The lines with a marker, from 1, each with the number of its cell."""
+    found = re.compile(rf"{re.escape(marker)} (\d+)\s*")
+    return [(at, int(match[1])) for at, line in enumerate(lines, 1) if (match := found.fullmatch(line))]
 
 
 def _beginning(source: NotebookSource, text: str, line: int) -> str:

@@ -11,7 +11,7 @@ from accelify.source import Source
 from tests.transforms.support import PATH, frame
 
 LONG = (
-    "what is printed is not that of a single process, "
+    "what is printed is not what it would be on a single process, "
     + "from this rank's batch of `loader`, " * 6
     + "and so on"
 )

@@ -185,6 +185,9 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
             present = len(findings)
             findings = _against(options.baseline, options.update_baseline, findings, lines)
             accepted = present - len(findings)
+            if options.update_baseline and terminal.amount != terminal.QUIET:
+                noun = "finding" if present == 1 else "findings"
+                print(f"{options.baseline} accepts {present} {noun}.", file=sys.stderr)
         to_terminal = options.output_file is None
         listed = {finding for one in plain.values() for finding, _ in one.findings if not options.statistics}
         shown = [finding for finding in findings if finding not in listed]
@@ -199,6 +202,14 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
         _write(text, options.output_file)
     except SourceError as error:
         fail(str(error))
+    if options.output_format is OutputFormat.TEXT and terminal.amount != terminal.QUIET:
+        for path in scripts:
+            if (
+                path in given
+                and path.suffix not in (".py", ".pyi", ".ipynb")
+                and not (came[path].findings or came[path].problem)
+            ):
+                complain(f"no findings in {path}, whose name does not end in .py or .ipynb: is it a script?")
     if not findings and _is_for_people(options):
         number = sum(not came[path].problem for path in scripts)
         if number:

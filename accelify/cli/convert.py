@@ -250,7 +250,8 @@ def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | No
                 f"--output {output}: a {unlike[0].suffix} file stays one; give a name that ends so.",
                 unlike[0],
             )
-    if len(paths := inputs.scripts) == 1 and paths[0] in inputs.named and not is_folder:
+    is_new_folder = len(sources) > 1 and not suffix
+    if len(paths := inputs.scripts) == 1 and paths[0] in inputs.named and not (is_folder or is_new_folder):
         if len(sources) > 1:
             raise SourceError(
                 f"{paths[0]} is converted together with {sources[1]}: name a folder with --output, as in converted/.",

@@ -19,7 +19,7 @@ CONTEXT_SETTINGS = {"token_normalize_func": _either_spelling}
 
 
 def merge_weights(
-    checkpoint: Annotated[Path, typer.Argument(help="Folder that save_state wrote under FSDP, TP or ZeRO.")],
+    checkpoint: Annotated[Path, typer.Argument(help="Folder that save_state wrote.")],
     output: Annotated[Path, typer.Argument(help="The file, or a folder for a model.safetensors.")],
     model: Annotated[
         int | None, typer.Option("--model", help="Number of the model, where there are several.")
@@ -28,7 +28,7 @@ def merge_weights(
         bool, typer.Option("--remove_checkpoint_dir", help="Delete the checkpoint afterwards.")
     ] = False,
 ) -> None:
-    """Make one safetensors file of a checkpoint of which every process wrote its part."""
+    """Make one safetensors file of a checkpoint, also of one of which every process wrote its part."""
     try:
         from accelify.runtime.launch.merge import merge
         from accelify.runtime.launch.settings import LaunchError

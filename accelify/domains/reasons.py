@@ -105,7 +105,9 @@ class Reason:
             reason = reason.parents[0]
         return reason
 
-    def sentence(self, path: str = "", number: Callable[[str, int], int] = lambda path, line: line) -> str:
+    def sentence(
+        self, path: str = "", number: Callable[[str, int], int | str] = lambda path, line: line
+    ) -> str:
         """The chain as one sentence; lines of files other than `path` name their file. `number` numbers lines."""
         return ": ".join(_step(step, path, number(step.path or path, step.line)) for step in self.chain())
 
@@ -118,7 +120,7 @@ def _distinct(way: list[Reason]) -> list[Reason]:
     return list(found.values())
 
 
-def _step(step: Reason, path: str, line: int) -> str:
+def _step(step: Reason, path: str, line: int | str) -> str:
     if not step.line:
         return step.text
     where = f"{line}" if step.path == path or not step.path else f"{step.path}:{line}"

@@ -147,7 +147,8 @@ def processes(run: Run, node: ast.AST) -> Value:
 def accelerator_attribute(run: Run, ref: Instance, name: str, node: ast.AST) -> Value | None:
     """An attribute of an Accelerator or a state, None for its methods."""
     if name in _MAIN_FLAGS:
-        return Value(own(), run.reason(node, "only on the main process"), type=MAIN_FLAG)
+        of_each = " of each machine" if name == "is_local_main_process" else ""
+        return Value(own(), run.reason(node, f"only on the main process{of_each}"), type=MAIN_FLAG)
     if name == "is_last_process" and run.checks:
         return Value(own(), run.reason(node, "only on the last process"), type=ONE_FLAG)
     if name in _RANKS:

@@ -70,21 +70,13 @@ _LOCKS = frozenset({"filelock.FileLock", "filelock.SoftFileLock", "fasteners.Int
 # A library's mean over the processes.
 _MEANS = frozenset({"timm.utils.reduce_tensor", "timm.utils.distributed.reduce_tensor"})
 _OVER_ALL = {
-    "all_reduce": (0, 0),
-    "all_gather": (0, 1),
-    "all_gather_into_tensor": (0, 1),
-    "all_gather_object": (0, 1),
-    "broadcast": (0, 0),
-    "broadcast_object_list": (0, 0),
-    "reduce": (0, 0),
-    "gather": (1, 0),
-    "gather_object": (1, 0),
-    "scatter": (0, 1),
-    "scatter_object_list": (0, 1),
-    "reduce_scatter": (0, 1),
-    "reduce_scatter_tensor": (0, 1),
-    "all_to_all": (0, 1),
-    "all_to_all_single": (0, 1),
+    **dict.fromkeys(("all_reduce", "broadcast", "broadcast_object_list", "reduce"), (0, 0)),
+    **dict.fromkeys(("gather", "gather_object"), (1, 0)),
+    **dict.fromkeys(
+        "all_gather all_gather_into_tensor all_gather_single all_gather_object scatter scatter_object_list "
+        "reduce_scatter reduce_scatter_tensor reduce_scatter_single all_to_all all_to_all_single".split(),
+        (0, 1),
+    ),
 }
 # The option by which torch.distributed.launch tells a script its rank.
 LAUNCHED_WITH = "local_rank"

@@ -67,6 +67,8 @@ def part_written(
         detail = "setting" if key is not None and key.const in _SETTINGS else ""
         if detail and again and run.in_each_round():
             detail = "in each round"
+        if not detail and run.in_each_round():
+            detail = "by hand"
         run.meet("state.write", node, run.segment(node), [value], detail=detail)
 
 

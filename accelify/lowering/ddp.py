@@ -40,7 +40,7 @@ _GOES = frozenset({"torch.distributed.init_process_group", "torch.distributed.de
 # Collectives that combine the metrics of a script.
 _COLLECTIVES = frozenset(
     "all_reduce reduce all_gather all_gather_object all_gather_into_tensor gather gather_object "
-    "reduce_scatter reduce_scatter_tensor".split()
+    "all_gather_single reduce_scatter reduce_scatter_tensor reduce_scatter_single".split()
 )
 _MOVES_DATA = _COLLECTIVES | frozenset(
     "broadcast broadcast_object_list scatter scatter_object_list send recv isend irecv all_to_all "

@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from accelify.domains.reasons import Reason
 
+# What is found of weights that each round changes without an optimizer, as those of a moving average.
+BY_HAND = "weights that each round changes by hand"
+
 
 class Status(StrEnum):
     """How an obligation stands, the better first."""
@@ -59,7 +62,7 @@ class Obligation:
         """One sentence: what was found, and the chain of operations that lead there."""
         return self.sentence()
 
-    def sentence(self, number: Callable[[str, int], int] = lambda path, line: line) -> str:
+    def sentence(self, number: Callable[[str, int], int | str] = lambda path, line: line) -> str:
         """The same with lines by the number that `number` has for them."""
         chain = self.reason.sentence(self.path, number) if self.reason is not None else ""
         return ": ".join(filter(None, (self.found, chain)))

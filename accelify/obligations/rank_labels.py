@@ -18,13 +18,13 @@ from accelify.obligations.sinks import places
 
 # How a reason ends that says that something is taken by the rank.
 SHARE = "is this rank's share"
-RANK, _FLAG = "the rank", "only on the main process"
+RANK, _FLAGS = "the rank", {"only on the main process", "only on the main process of each machine"}
 _NUMBERS = frozenset({RANK, "the number of processes"})
 _LONGEST_WAY, _MOST_STEPS = 8, 100
 # How a reason begins that says that some of many are drawn.
 _SOME = re.compile(r"`[\w.]*\b(?:choices|permutation|randperm|sample|shuffle)\(")
 # What differs by itself, and comes of no data: names that a process makes up, and what is true of it.
-_MADE_UP = _NUMBERS - {RANK} | {_FLAG, "only the main process", TEMPORARY, TIME}
+_MADE_UP = _NUMBERS - {RANK} | _FLAGS | {"only the main process", TEMPORARY, TIME}
 _DIFFERS = "differs between ranks"
 
 
@@ -65,7 +65,7 @@ def _names(step: Reason) -> bool:
 
 def says_who(why: Reason, events: Sequence[Event]) -> bool:
     """Whether a value is the rank itself, or whether this is the main process."""
-    if why.parents or why.text in (RANK, _FLAG):
+    if why.parents or why.text in {RANK} | _FLAGS:
         return not why.parents
     return any(
         (guard.why.text, guard.why.path) == (why.text, why.path)

@@ -15,7 +15,7 @@ from accelify.heap.paths import is_temporary
 from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.obligations.error_messages import is_of_caught_error
-from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.obligation import BY_HAND, Obligation, Status
 from accelify.obligations.ordering import is_sought
 from accelify.obligations.runs import by_own_count, has_own_runtime
 from accelify.obligations.unread_library_paths import writes_below
@@ -31,16 +31,15 @@ _ONCE = frozenset(
 )
 # What may be done by all, after the main process has done it.
 _FIRST = frozenset({"network.get", "folder.make"})
-UNKNOWN_LOSS = "the loss is not that of a single process"
+UNKNOWN_LOSS = "the loss is not what it would be on a single process"
 # Of figures that are put together from all ranks and go through more than the algebra follows.
 TAKEN = "the same on every rank, taken for that of a single process"
 _MEETING = frozenset({"collective", "backward", "step"})
-_MOST_WRITTEN = 100
 # What would have helped where a value comes from a rank's rows, and from nothing else that it has by itself.
 _OF_SHARES = frozenset({"put together first", "gathered first", "gathered before"})
 # What a condition asks for more with than the rank.
 _JOINED = re.compile(r"\b(?:and|or|is)\b")
-_LONGEST_NAME = 48
+_MOST_WRITTEN, _LONGEST_NAME = 100, 48
 _OF_ALL = "if it is to count those of all, multiply it by `accelerator.num_processes`"
 _OWN_ROUNDS = "the schedule counts the rounds of each process, 1/N of those of a single process"
 _OF_OTHER_ROUNDS = {
@@ -54,7 +53,7 @@ _PLACES = {
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
     READ: "`{}` reads a tensor on the host, which lies on the device; take it there first: .cpu()",
 }
-TIMES = "N times that of a single process"
+TIMES = "N times what it would be on a single process"
 WARNS = "warns in every process"
 MISSED = "where not all ranks come"
 # Of which batches a figure is that is shown where it is right on one process alone.
@@ -323,7 +322,7 @@ def _shown(
         return Status.LOOP, f"{words} {TOGETHER if place.kind is Kind.WIDE else OUTSIDE}", why
     if place.is_uniform and place.degree is None and why is not None and why.goes_by_data:
         return Status.ASSUMED, f"{words}: {TAKEN}", why
-    if place.kind is Kind.SAME and place.degree == 1 and why is not None and why.counts_rounds:
+    if place.kind is Kind.SAME and place.degree in (1, None) and why is not None and why.counts_rounds:
         return Status.LOOP, f"{words} {STEPS}", why
     return Status.NAMED, f"{words}: {_what(place)}", why
 
@@ -339,7 +338,7 @@ def _what(place: Placement) -> str:
         return "of the main process's share of the rows"
     if place.kind is Kind.EXTREME:
         return "the main process's largest or smallest, not that of all"
-    return f"not that of a single process{_unless(place)}"
+    return f"not what it would be on a single process{_unless(place)}"
 
 
 def _unless(place: Placement) -> str:
@@ -440,7 +439,8 @@ def _state(event: Event) -> Obligation:
         if any(ref.kind == "loader" and ref.prepared for ref in value.of(Instance)):
             text = f"`{event.name}` goes through the main process's share of a loader"
             return made(event, "same", Status.NAMED, text, value.why)
-    return made(event, "same", Status.PROVED)
+    by_hand = event.detail == "by hand" or event.name == "update_parameters"
+    return made(event, "same", Status.PROVED, BY_HAND * (event.shared and by_hand))
 
 
 def _of_counts(event: Event) -> str:

@@ -15,6 +15,7 @@ from accelify.heap.modules import text_of
 from accelify.heap.transfers import TIME
 from accelify.obligations import Obligation, Status, Validation
 from accelify.obligations.causes import by_cause, called, cause_of
+from accelify.obligations.obligation import BY_HAND
 from accelify.obligations.sinks import MISSED, SHARES, TIMES, WARNS
 from accelify.proving.origins import Places
 from accelify.proving.rules import SPOKEN_OF, SPOKEN_OF_EVERYWHERE, effects_of, rule_of, settled_by
@@ -201,7 +202,7 @@ class Named:
 
         for share in SHARES:
             if shown := new(share, [one for one in self.found.of(Status.LOOP) if one.found.endswith(share)]):
-                yield f"figures shown {share} ({self._lines(shown)})"
+                yield f"some figures are shown {share} ({self._lines(shown)}); no change is needed"
         if warned := new(WARNS, [one for one in self.found.of(Status.NAMED) if one.found.endswith(WARNS)]):
             yield f"warnings that every process gives: {self._lines(warned)}"
         if means := new("means", self.found.means):
@@ -214,6 +215,12 @@ class Named:
                 f"sums over samples ({self._lines(sums)}) count the last sample up to N-1 times too often where "
                 "the last batch has fewer samples than there are processes; `accelerator.gather_for_metrics` counts it "
                 "once"
+            )
+        if by_hand := new(BY_HAND, [one for one in self.found.obligations if one.found == BY_HAND]):
+            yield (
+                f"weights that each step changes beside the optimizer ({self._lines(by_hand)}): on N processes 1/N as "
+                "often; a moving average of decay d then reaches back N times as many samples, with d ** N as many as "
+                "before"
             )
         if self.found.unknown_modules:
             modules = ", ".join(self.found.unknown_modules)

@@ -29,7 +29,8 @@ class Origins:
     def of(self, line: int, column: int = 1) -> tuple[int, int]:
         """The original's line and column, in characters, of what the engine found at a line and column in bytes."""
         new = self._new[line - 1] if 0 < line <= len(self._new) else ""
-        column = len(new.encode()[: column - 1].decode(errors="ignore")) + 1
+        # Of a whole line it is where its first statement begins.
+        column = max(len(new.encode()[: column - 1].decode(errors="ignore")), _indent(new)) + 1
         if self._same:
             return line, column
         origin = self._line(line)

@@ -94,6 +94,7 @@ _SAID = re.compile(r"`[^`]*`.+")
 # Steps that are no sentence and no name of something, as what comes after "from".
 _NAMED = {
     "only on the main process": "what is true on the main process alone",
+    "only on the main process of each machine": "what is true on one process of each machine",
     "only the main process": "what is true on the main process alone",
     "not on every rank": "what is not true on every rank",
     "counts the rounds of each process": "a count of the rounds of each process",

@@ -52,7 +52,7 @@ def _one(name: str, found: Validation, colour: bool) -> Iterable[str]:
         yield f"  {styled(_places(group), 'cyan', colour)}: {group[0].message}"
     for share in SHARES:
         if of_share := [one for one in shown if one.found.endswith(share)]:
-            yield f"  figures shown {share}: {_places(of_share)}"
+            yield f"  some figures are shown {share}: {_places(of_share)}"
     taken = [one for one in assumed if one.found.endswith(TAKEN)]
     clocks = [one for one in assumed if one.sink != "backward" and one not in taken]
     if clocks:

@@ -66,7 +66,7 @@ def _result(finding: Finding, codes: list[str]) -> dict[str, Any]:
         "level": _LEVELS[finding.severity],
         "message": {"text": f"cell {finding.cell}: {finding.message}" if finding.cell else finding.message},
         "locations": [{"physicalLocation": place}],
-        "properties": {"safety": str(finding.safety), "effort": finding.effort, "fixable": finding.fixable},
+        "properties": {"safety": str(finding.safety), "effort": finding.effort, "fixable": finding.is_fixed},
     }
 
 

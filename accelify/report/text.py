@@ -24,12 +24,13 @@ _SEVERITY_STYLE = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.I
 _LINES_SHOWN = 8
 _SAME_LOSSES, _PARTED = "with the same losses", "ACC705"
 _CUT_BY_HAND = "ACC115"
+_BY_CHANCE = " but for dropout, noise drawn in a step and batch statistics"
 # What several processes do with the batches of a converted script.
 _ON_SEVERAL = {
     "per-process": (
         "on N processes: N times the batch, 1/N of the steps, other losses than on one; --batch-size total keeps both"
     ),
-    "total": f"on N processes: the script's batches, split between them, in as many steps, {_SAME_LOSSES}",
+    "total": f"on N processes: the script's batches, split between them, in as many steps, {_SAME_LOSSES}{_BY_CHANCE}",
 }
 _NOTHING_SHARED = "on N processes: the same batches and steps on each; no loader is divided between them"
 
@@ -73,7 +74,9 @@ def summary(
         else:
             several = _ON_SEVERAL["total"] if by_hand else _NOTHING_SHARED
         if any(finding.code == _PARTED for one in conversions for finding in one.left):
-            several = several.replace(_SAME_LOSSES, f"with other losses than on one where {_PARTED} is left")
+            several = several.replace(
+                _SAME_LOSSES + _BY_CHANCE, f"with other losses than on one where {_PARTED} is left"
+            )
         parts.append(several)
     parts.append(_totals(conversions, colour, written))
     return "".join(f"{wrapped(part, width)}\n" for part in parts)
@@ -219,7 +222,7 @@ def finding_line(finding: Finding, colour: bool, *, effort: bool = False) -> str
     """Place, code and message of a finding; with what it costs a person where `effort` says so."""
     place = styled(finding.path, "bold", colour) + finding.place.removeprefix(finding.path) + ":"
     code = styled(finding.code, _SEVERITY_STYLE[finding.severity], colour)
-    mark = " [*]" if (finding.fixable or finding.fix == "safe") and not effort else ""
+    mark = " [*]" if finding.is_fixed and not effort else ""
     cost = styled(f" ({duration(finding.effort)})", "dim", colour) if effort and finding.effort else ""
     return f"{place} {code}{mark} {finding.message}{cost}"
 

@@ -16,6 +16,9 @@ from . import guard
 from .nested import is_array, leaves, map_leaves, recursively_apply
 from .state import PartialState
 
+# Its name from torch 2.13 on, where the older one warns in each process.
+_GATHER = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
+
 
 def _alone() -> bool:
     return PartialState.here().num_processes == 1
@@ -58,7 +61,7 @@ def _all_gather(tensor: torch.Tensor, operation: str = "gather") -> torch.Tensor
     with guard.collective(operation, tensor, gathered=mine.nbytes if within else 0):
         # Backends differ in what they make of nothing.
         if mine.numel():
-            dist.all_gather_into_tensor(whole, mine.view(-1), group=process.data_group)
+            getattr(dist, _GATHER)(whole, mine.view(-1), group=process.data_group)
     return whole.view(process.data_ranks, *mine.shape).to(tensor.device)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accelify.findings import Severity
+from accelify.findings import Finding, Severity
 from accelify.obsolete_keywords import modernised
 from accelify.rule_codes import published
 from accelify.verify.lines import LineMap
@@ -95,7 +95,7 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
                 old[place] = source.encode(runs_today)
                 renamed = True
         shown = {f: published(f) for f in conversion.remaining}
-        left = {f: f"line {f.line}: {one.code} {one.message}" for f, one in shown.items()}
+        left = {f: f"{_where(f)}: {one.code} {one.message}" for f, one in shown.items()}
         remaining += [line for found, line in left.items() if found.severity is not Severity.INFO]
         order += [line for found, line in left.items() if found.code in _ORDER]
         if source.path is not None and Path(os.path.realpath(source.path)) != own:
@@ -113,6 +113,10 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
         modernised=renamed,
         conversions=conversions,
     )
+
+
+def _where(finding: Finding) -> str:
+    return f"cell {finding.cell}:{finding.line}" if finding.cell else f"line {finding.line}"
 
 
 def _decoded(data: bytes) -> str:

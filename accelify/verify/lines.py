@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from accelify.notebook import SUFFIX, in_cell
 from accelify.verify.observe.sites import Site
-
-# The comment that a notebook's script has in front of each cell.
-_CELL = re.compile(r"# %% cell +(\d+)\s*")
 
 
 class LineMap:
@@ -56,28 +53,54 @@ class LineMap:
         return os.path.basename((self._written or {}).get(site[0], site[0]))
 
     def named(self, site: Site) -> str:
-        """A place of the converted script as `train.py line 3`, of a notebook as `train.ipynb cell 2 line 3`."""
-        version = 0 if self._is_named_by_original(site[0]) else 1
-        return f"{self.file(site)} {self._within(site[0], self.number(site), version)}"
+        """A place of the converted script as `train.py line 3`, of a notebook as `train.ipynb cell 2:3`."""
+        return f"{self.file(site)} {self.within(site)}"
 
     def named_original(self, site: Site) -> str:
         """A place of the original, in the same words."""
         return f"{os.path.basename(site[0])} {self.within_original(site)}"
 
+    def within(self, *sites: Site, most: int | None = None) -> str:
+        """Places of the converted script without their files: `lines 3, 7`, or `cells 2:3, 4:1`; `most` of them."""
+        found: dict[str, list[int]] = {}
+        for site in sites:
+            found.setdefault(site[0], []).append(self.number(site))
+        versions = {file: 0 if self._is_named_by_original(file) else 1 for file in found}
+        return ", ".join(
+            in_words(file, numbers, self._text(file, versions[file]), most) for file, numbers in found.items()
+        )
+
+    def place(self, site: Site) -> int | str:
+        """The number of a line of the converted script, or `cell 2:3`."""
+        return self.within(site) if site[0].endswith(SUFFIX) else self.number(site)
+
     def within_original(self, site: Site) -> str:
-        """The same without the file."""
-        return self._within(*site, 0)
+        """The same of a place in the original."""
+        return in_words(site[0], [site[1]], self._text(site[0], 0))
 
     def _is_named_by_original(self, file: str) -> bool:
         return self._written is not None and file in self._to_original and file not in self._written
 
-    def _within(self, file: str, line: int, version: int) -> str:
-        texts = self._texts.get(file) if file.endswith(".ipynb") else None
-        above = [] if texts is None else texts[version].splitlines()[: line - 1]
-        for start in range(len(above), 0, -1):
-            if (cell := _CELL.fullmatch(above[start - 1])) is not None:
-                return f"cell {cell[1]} line {line - start}"
-        return f"line {line}"
+    def _text(self, file: str, version: int) -> str:
+        return self._texts[file][version] if file in self._texts else ""
+
+
+def in_words(file: str, numbers: Iterable[int], text: str, most: int | None = None) -> str:
+    """Lines of a script as `lines 3, 7`, of a notebook's as `cells 2:3, 4:1`.
+
+    Args:
+        file: where they are.
+        numbers: from 1, at least one.
+        text: of the file, as it runs.
+        most: how many are named.
+    """
+    found = sorted(set(numbers))
+    cells = [in_cell(text, number) for number in found] if file.endswith(SUFFIX) else []
+    places = [f"{cell[0]}:{cell[1]}" for cell in cells if cell is not None]
+    noun = "cell" if places else "line"
+    places = places or list(map(str, found))
+    more = " and others" if most is not None and len(places) > most else ""
+    return f"{noun}{'s' * (len(places) > 1)} {', '.join(places[:most])}{more}"
 
 
 ORIGINAL = LineMap({})

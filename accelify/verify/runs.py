@@ -13,6 +13,7 @@ from typing import Any
 
 from accelify.runtime.launch.port import reserved_port
 from accelify.verify.events import RankRecord, read_rank, same, same_end
+from accelify.verify.lines import in_words
 from accelify.verify.nursery import Nursery, NurseryError, Started
 from accelify.verify.progress import News, Progress, silent
 from accelify.verify.sandbox.changes import Change
@@ -118,12 +119,21 @@ class Run:
         found: dict[str, None] = {}
         for rank in self.ranks:
             for event in rank.events.get("network", []):
-                found[f"{_place(event['site'])}a trial run has no network, and {event['address']} was not reached: "
-                      "--allow-network lets it through"] = None  # fmt: skip
+                sentence = f"a trial run has no network, and {event['address']} was not reached"
+                found[f"{self._place(event['site'])}{sentence}: --allow-network lets it through"] = None
             for event in rank.events.get("stopped", []):
-                found[f"{_place(event['site'])}{event['what']} ended with an error, and could not have written outside "
-                      "the trial run's sandbox: this machine gives verify no user namespaces"] = None  # fmt: skip
+                sentence = (
+                    f"{event['what']} ended with an error, and could not have written outside the trial run's"
+                )
+                sentence += " sandbox: this machine gives verify no user namespaces"
+                found[self._place(event["site"]) + sentence] = None
         return list(found)
+
+    def _place(self, site: list[Any] | None) -> str:
+        if not site:
+            return ""
+        file, line = site
+        return f"{in_words(file, [line], self.texts.get(file, ''))} of {os.path.basename(file)}: "
 
     def close(self) -> None:
         """Remove the run's folder: the content of its changes cannot be read any more."""
@@ -242,7 +252,7 @@ def execute(job: Job, nursery: Nursery, progress: Progress = silent) -> Run:
         simulated_gpu=job.simulated_gpu,
     )  # fmt: skip
     run.texts = {path: data.decode(errors="replace") for path, data in _files(job).items()}
-    run.failure = failure or _failure(ranks, [code or 0 for code in started.codes], outputs)
+    run.failure = failure or _failure(job, run, [code or 0 for code in started.codes], outputs)
     return run
 
 
@@ -316,10 +326,6 @@ def _wait(nursery: Nursery, started: Started, limit: float, news: News) -> str |
         news.look()
 
 
-def _place(site: list[Any] | None) -> str:
-    return f"line {site[1]} of {os.path.basename(site[0])}: " if site else ""
-
-
 def _text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
@@ -327,12 +333,16 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _failure(ranks: list[RankRecord], codes: list[int], outputs: list[str]) -> str | None:
+def _failure(job: Job, run: Run, codes: list[int], outputs: list[str]) -> str | None:
+    ranks = run.ranks
     errors = [(rank.error["time"], number) for number, rank in enumerate(ranks) if rank.error]
     if errors:
         number = min(errors)[1]
         where = f"(on rank {number})" if len(ranks) > 1 else ""
-        return " ".join(filter(None, [_stated(ranks[number], outputs[number]), where]))
+        script = os.path.realpath(job.script)
+        found = ranks[number].error or {}
+        line = f"{in_words(script, [found['line']], run.texts.get(script, ''))}: " if found["line"] else ""
+        return " ".join(filter(None, [line + _stated(ranks[number], outputs[number]), where]))
     # The others are killed once one has failed.
     by_itself = [number for number, code in enumerate(codes) if code not in (0, -signal.SIGKILL)]
     for number, code in [(number, codes[number]) for number in by_itself] or list(enumerate(codes)):
@@ -347,15 +357,14 @@ def _failure(ranks: list[RankRecord], codes: list[int], outputs: list[str]) -> s
 
 def _stated(rank: RankRecord, output: str) -> str:
     assert rank.error is not None
-    line = f"line {rank.error['line']}: " if rank.error["line"] else ""
     if rank.error["type"] == "SystemExit":
         last = _last_line(output)
-        stated = f"{line}it exits by itself: {rank.error['said']}"
+        stated = f"it exits by itself: {rank.error['said']}"
         if last and last != rank.error["said"]:
             stated += f"; the last line that it printed: {last}"
         return stated
     reported = " ".join(str(rank.error["said"]).split())
-    stated = f"{line}{rank.error['type']}: {reported[:400]}".rstrip(": ")
+    stated = f"{rank.error['type']}: {reported[:400]}".rstrip(": ")
     if "attempted relative import" in reported:
         stated += "; it is part of a package: run it as a module, with -m PACKAGE.MODULE"
     elif rank.error["type"] == "ModuleNotFoundError":

@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from accelify.verify.probes.planning import Plan, plan
 from accelify.verify.probes.settling import Outcome, Settled, by_devices, settle, worst
 from accelify.verify.progress import Progress, silent
 from accelify.verify.runs import Job, Run, execute
+from accelify.verify.unseen import Unseen, unseen
 
 NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: `pip install accelerate`."
 # torch's errors where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
@@ -53,6 +54,8 @@ class Report:
     """The script asks for a CUDA device outright, and the CPU took its place in every run."""
     on_gpu: OnGpu = field(default_factory=OnGpu)
     settled: list[Settled] = field(default_factory=list)
+    unseen: Unseen | None = None
+    """What comes after the first epoch, where the runs end within it."""
     """What became of the demands that are not proved."""
 
     @property
@@ -84,15 +87,6 @@ class Report:
         """The demands that came to this."""
         return [one for one in self.settled if one.outcome is outcome]
 
-    @property
-    def within_first_epoch(self) -> bool:
-        """Whether the runs were cut short before any loader ran out: what comes after an epoch was not seen."""
-        return (
-            self.original is not None
-            and self.original.ranks[0].ended == "steps"
-            and not self.original.ranks[0].passes
-        )
-
     def to_json(self) -> dict[str, Any]:
         """The report as plain data, for `--json`."""
         original = self.original
@@ -111,7 +105,8 @@ class Report:
                 "reasons": original.ranks[0].reasons,
                 "seconds": round(original.seconds, 3),
             },
-            "within_first_epoch": self.within_first_epoch,
+            "within_first_epoch": self.unseen is not None,
+            "after_first_epoch": asdict(self.unseen) if self.unseen is not None else None,
             "cuda_as_cpu": self.cuda_as_cpu,
             "notes": self.notes,
             "tolerances": self.tolerances,
@@ -273,6 +268,7 @@ class Session:
         comparison = self._compare(original, one, self.job)
         self._where_it_parts(comparison, self.job, self.copy)
         self.report.comparisons.append(comparison)
+        self.report.unseen = unseen(self.demands.sinks, original, one, self.lines)
         settled = []
         for count in processes:
             if count > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +39,10 @@ TITLES = {
     "objects": "living objects",
     "exit": "exit",
 }
-_OVERALL = "verdict"
 _COLUMNS = 3
 """Runs beside each other in one table: what 80 columns hold."""
 _SHOWN = 12
+_OF_STATEMENTS = ("printed", "logged")
 _OUTCOMES = (Outcome.HELD, Outcome.VIOLATED, Outcome.NOT_REACHED, Outcome.NOT_SETTLED)
 
 
@@ -57,7 +58,7 @@ def print_report(report: Report, console: Console) -> None:
         _say(console, f"{report.script} was not run: {report.converted.unchanged}")
         return
     for start in range(0, len(report.columns), _COLUMNS):
-        _print_table(report.columns[start : start + _COLUMNS], console)
+        _print_table(report.columns[start : start + _COLUMNS], console, _overall(report))
     for line in _sentences_of(report):
         _say(console, line)
     left = report.converted.remaining
@@ -69,7 +70,7 @@ def print_report(report: Report, console: Console) -> None:
             _say(console, f"  and {len(left) - _SHOWN} more; `accelify check` lists them")
 
 
-def _print_table(comparisons: list[Comparison], console: Console) -> None:
+def _print_table(comparisons: list[Comparison], console: Console, overall: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -77,19 +78,19 @@ def _print_table(comparisons: list[Comparison], console: Console) -> None:
     table.add_column("", no_wrap=True)
     for comparison in comparisons:
         table.add_column(comparison.run.title, no_wrap=True)
-    for title, verdicts in rows(comparisons):
+    for title, verdicts in rows(comparisons, overall):
         words = (Text(str(verdict), style=COLOURS[verdict]) for verdict in verdicts)
-        table.add_row(Text(title, style="bold" if title == _OVERALL else ""), *words)
+        table.add_row(Text(title, style="bold" if title == overall else ""), *words)
     console.print(table)
 
 
-def rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, list[Verdict]]]:
-    """What was compared, with a verdict for each run, and at the end all of it together."""
+def rows(comparisons: Sequence[Comparison], overall: str) -> Iterator[tuple[str, list[Verdict]]]:
+    """What was compared, with a verdict for each run, and at the end all of it together, under the title `overall`."""
     aspects = [comparison.aspects() for comparison in comparisons]
     for aspect in ASPECTS:
         if any(aspect in found for found in aspects):
             yield TITLES[aspect], [found.get(aspect, Verdict.NOT_REACHED) for found in aspects]
-    yield _OVERALL, [comparison.overall for comparison in comparisons]
+    yield overall, [comparison.overall for comparison in comparisons]
 
 
 def as_data(report: Report) -> dict[str, Any]:
@@ -100,10 +101,14 @@ def as_data(report: Report) -> dict[str, Any]:
         "columns": [comparison.run.title for comparison in found],
         "table": [
             {"compared": title, "verdicts": [str(verdict) for verdict in verdicts]}
-            for title, verdicts in (rows(found) if found else ())
+            for title, verdicts in (rows(found, _overall(report)) if found else ())
         ],
         "sentences": list(_sentences_of(report)) if found else [],
     }
+
+
+def _overall(report: Report) -> str:
+    return "verdict so far" if report.unseen is not None else "verdict"
 
 
 def _sentences_of(report: Report) -> Iterator[str]:
@@ -113,7 +118,8 @@ def _sentences_of(report: Report) -> Iterator[str]:
     if not report.exit_code and any(
         Verdict.NOT_COMPARABLE in one.aspects().values() for one in report.columns
     ):
-        yield 'Nothing is different. "Not comparable" is no error: the reason is named above.'
+        nothing = "Nothing is different so far" if report.unseen is not None else "Nothing is different"
+        yield f'{nothing}. "Not comparable" is no error: the reason is named above.'
 
 
 def notes(report: Report) -> Iterator[str]:
@@ -121,12 +127,14 @@ def notes(report: Report) -> Iterator[str]:
     original = report.original
     assert original is not None
     first, last = (f"{original.losses[k]:.6g}" for k in (0, -1))
-    calls = len(original.losses) / max(original.steps, 1)
-    several = f", {calls:.3g} calls of `backward` in each" if calls > 1 else ""
-    yield (
-        f"{original.steps} optimizer steps{several}; the original's loss, as `backward` gets it, goes from {first} to "
-        f"{last}."
-    )
+    by_optimizer = Counter(step.optimizer for step in original.ranks[0].steps)
+    steps, calls = by_optimizer.total() or original.steps, len(original.losses)
+    made = f"{steps} optimizer steps"
+    if len(by_optimizer) > 1:
+        made = f"{steps} steps of {len(by_optimizer)} optimizers"
+    if calls > steps:
+        made += f", {calls} calls of `backward`"
+    yield f"{made}; the original's loss, as `backward` gets it, goes from {first} to {last}."
     if report.cuda_as_cpu:
         yield "The script asks for a CUDA device outright; the CPU took its place in every run (see --gpu)."
     if report.converted.modernised:
@@ -134,11 +142,10 @@ def notes(report: Report) -> Iterator[str]:
             "Python does not parse the original's `async=` any more: it was run with `non_blocking=` in its place."
         )
     yield from report.notes
-    if report.within_first_epoch:
-        yield (
-            f"{original.steps} steps end within the first epoch: what comes after an epoch (schedules, evaluation) was "
-            "not reached; give more --steps"
-        )
+    if report.unseen is not None:
+        what = ", ".join(report.unseen.what) or "schedules, evaluation"
+        more = f"--steps {report.unseen.steps} goes beyond it" if report.unseen.steps else "give more --steps"
+        yield f"{original.steps} steps end within the original's first epoch; not reached there: {what}; {more}."
 
 
 def explanations(report: Report) -> list[str]:
@@ -189,10 +196,16 @@ def explain(comparison: Comparison, places: LineMap = ORIGINAL) -> list[str]:
 
 
 def _sentences(name: str, checks: list[Check], places: LineMap) -> list[str]:
-    lines = [
-        f"{name}: {TITLES[check.aspect]} {check.verdict}{_place(check, places)}: {check.sentence}"
-        for check in checks
-    ]
+    found: dict[tuple[str, str, str], list[Check]] = {}
+    for check in checks:
+        # Many figures of one statement go wrong together, as those of a file that every process writes.
+        rest = "" if check.aspect in _OF_STATEMENTS and (check.line or check.original) else check.key
+        found.setdefault((check.aspect, _place(check, places), rest), []).append(check)
+    lines = []
+    for (aspect, place, _), together in found.items():
+        more = f"; so are {len(together) - 1} more figures of this line" if len(together) > 1 else ""
+        first = together[0]
+        lines.append(f"{name}: {TITLES[aspect]} {first.verdict}{place}: {first.sentence}{more}")
     if len(lines) > _SHOWN:
         return [*lines[:_SHOWN], f"{name}: and {len(lines) - _SHOWN} more; --json lists them"]
     return lines
@@ -229,13 +242,10 @@ def _not_comparable(name: str, comparison: Comparison, places: LineMap) -> list[
     lines = []
     for reason, checks in reasons.items():
         aspects = ", ".join(dict.fromkeys(TITLES[check.aspect] for check in checks))
-        found: dict[str, set[int]] = {}
+        found: dict[str, list[tuple[str, int]]] = {}
         for site in [check.line for check in checks if check.line is not None]:
-            found.setdefault(places.file(site), set()).add(places.number(site))
-        files = [
-            f"{file} line{'s' if len(at) > 1 else ''} {', '.join(map(str, sorted(at)))}"
-            for file, at in found.items()
-        ]
+            found.setdefault(places.file(site), []).append(site)
+        files = [f"{file} {places.within(*sites)}" for file, sites in found.items()]
         where = f" ({'; '.join(files)})" if files else ""
         lines.append(f"{name}: {aspects} not comparable{where}: {reason}")
     quiet = comparison.quiet

@@ -51,9 +51,11 @@ def find_subject(script: Path, against: Path | None) -> Subject:
             return Subject(script)
         originals = _plain_versions(place)
         if not originals:
+            made = "is converted already" if _names_accelify(data) else "uses Hugging Face Accelerate already"
             raise VerifyError(
-                f"{script} is converted already, and its plain version is not known: name it with --against FILE. (It "
-                "was looked for in git's history of the file.)"
+                f"{script} {made}, and its plain version, to compare it with, is not known: name it with --against "
+                "FILE. (It was looked for in git's history of the file.) `accelify check` looks for mistakes in it "
+                "without one."
             )
         return Subject(
             script, Converted(files=_beside(place, data), originals=originals, written={place: place})
@@ -89,6 +91,10 @@ def find_module(name: str) -> Path:
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise VerifyError(f"-m {name}: there is no such module here, or it is not a Python file.")
     return Path(spec.origin)
+
+
+def _names_accelify(data: bytes) -> bool:
+    return any(b"accelify" in one[0] for one in _CONVERTED.finditer(data))
 
 
 def is_converted(data: bytes) -> bool:

@@ -133,7 +133,8 @@ def test_text_shows_the_line_with_a_mark(run: Run, plain: Path) -> None:
 def test_a_baseline_shows_what_came_later(run: Run, plain: Path, tmp_path: Path) -> None:
     accepted = tmp_path / "accepted.json"
     assert run("check", plain, "--baseline", accepted).code == 2
-    assert run("check", plain, "--baseline", accepted, "--update-baseline").code == 0
+    written = run("check", plain, "--baseline", accepted, "--update-baseline")
+    assert (written.code, written.err) == (0, f"{accepted} accepts 8 findings.\n")
     assert run("check", plain, "--baseline", accepted).code == 0
     # Lines above do not matter, a new place does.
     plain.write_text("# one line more\n" + PLAIN + "print(loss)\n")
@@ -434,3 +435,68 @@ def test_the_count_of_edits_is_that_of_convert_whatever_is_not_shown(
         outcome = run("check", "--ignore", "acc702", tmp_path)
     assert f"{tmp_path / 'train.py'}: for one device; convert makes 8 edits\n" in outcome.out
     assert "; -v lists 7 findings." in outcome.out
+
+
+def test_a_named_file_that_is_no_script_by_its_name_is_named(run: Run, tmp_path: Path) -> None:
+    """Nothing that is wrong, as a script may have any name."""
+    for name, noted in (("notes.txt", True), ("train", True), ("empty.py", False)):
+        (tmp_path / name).write_text("")
+        outcome = run("check", tmp_path / name)
+        assert outcome.code == 0
+        assert (f"no findings in {tmp_path / name}, whose name" in " ".join(outcome.err.split())) == noted
+    assert run("check", tmp_path).err == ""
+
+
+LEFT = """\
+import time
+import torch
+from accelerate import Accelerator
+accelerator = Accelerator()
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(torch.load("data.pt"), batch_size=8)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+begun, best, kept = time.time(), 0, 0
+for epoch in range(9):
+    for x in loader:
+        optimizer.zero_grad()
+        loss = model(x).mean()
+        accelerator.backward(loss)
+        optimizer.step()
+    figure = accelerator.reduce(loss.detach(), "mean")
+    if time.time() - begun > 60:
+        break
+    kept = 1 + kept
+    if CONDITION:
+        accelerator.save_state("state")
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "lines"), [("kept > 3", [17]), ("torch.rand(1) > loss.item()", [17, 20])]
+)
+def test_a_condition_that_some_reach_for_another_cause_is_none_of_its_own(
+    run: Run, tmp_path: Path, condition: str, lines: list[int]
+) -> None:
+    """The columns are those of the statements."""
+    (tmp_path / "train.py").write_text(LEFT.replace("CONDITION", condition))
+    found = json.loads(run("check", "--output-format", "json", tmp_path / "train.py").out)
+    parted = [(one["line"], one["column"]) for one in found if one["code"] == "ACC704"]
+    assert parted == [(line, 5) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("flag", "where"),
+    [
+        ("is_main_process", "only on the main process (line 5)"),
+        ("is_local_main_process", "only on the main process of each machine (line 5)"),
+    ],
+)
+def test_the_main_process_of_a_machine_is_named_as_one(
+    run: Run, tmp_path: Path, flag: str, where: str
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(object())\n"
+        f"accelerator.backward(model(1))\nif accelerator.{flag}:\n    accelerator.wait_for_everyone()\n"
+    )
+    assert where in run("check", "--output-format", "concise", tmp_path / "train.py").out

@@ -183,7 +183,10 @@ def test_replace_ddp(run: Run, tmp_path: Path) -> None:
 
 def test_no_same_losses_are_promised_where_one_is_left(run: Run, plain: Path) -> None:
     said = run("convert", "--diff", "--batch-size", "total", plain).err
-    assert "in as many steps, with the same losses\n" in said
+    assert (
+        "in as many steps, with the same losses but for dropout, noise drawn in a step and batch statistics\n"
+        in said
+    )
     plain.write_text(plain.read_text().replace("F.mse_loss(model(x), y)", "(model(x).sum() / y.abs().sum())"))
     said = run("convert", "--diff", "--batch-size", "total", plain).err
     assert " ACC705 " in said
@@ -427,3 +430,14 @@ def test_a_script_of_accelerate_gets_the_way_to_this_runtime(run: Run, tmp_path:
     said = run("convert", script).out
     assert "to run it on accelify's runtime, import the same names from `accelify.runtime`" in said
     assert " min" not in said
+
+
+def test_a_script_with_modules_goes_into_a_folder_that_is_new(run: Run, plain: Path) -> None:
+    """Without a slash at its end, as where a folder is converted."""
+    (plain.parent / "steps.py").write_text("def update(loss):\n    loss.backward()\n")
+    plain.write_text(
+        f"from steps import update\n{plain.read_text()}".replace("loss.backward()", "update(loss)")
+    )
+    assert run("convert", plain, "--output", plain.parent / "new").code == 0
+    assert sorted(one.name for one in (plain.parent / "new").iterdir()) == ["steps.py", plain.name]
+    assert "name a folder" in run("convert", plain, "--output", plain.parent / "new.py").err

@@ -88,7 +88,8 @@ def test_it_stands_in_the_summary_and_on_the_page(run: Run, tmp_path: Path) -> N
 
 def test_what_a_loop_shows_is_one_line(run: Run, tmp_path: Path) -> None:
     script = _script(tmp_path, UNPROVED)
-    note = "figures shown inside the training loop, of the main process's own batches (line 17)"
+    note = "some figures are shown inside the training loop, of the main process's own batches (line 17); no change"
+    note += " is needed"
     assert _converted(run, script)["notes"] == [note]
     told = re.search(re.escape(note).replace("17", r"(\d+)"), run("convert", script).out)
     assert told is not None
@@ -102,7 +103,7 @@ def test_what_is_shown_after_the_loop_is_not_said_to_be_inside(run: Run, tmp_pat
     script = _script(tmp_path, f"{PLAIN}{lines}\n")
     (note,) = _converted(run, script)["notes"]
     assert note.startswith(
-        "figures shown after the loop over batches, of one batch, that of the main process (line"
+        "some figures are shown after the loop over batches, of one batch, that of the main process (line"
     )
 
 
@@ -188,6 +189,31 @@ def test_means_over_batches_are_one_line(run: Run, tmp_path: Path) -> None:
     assert any(note in one for one in _converted(run, _script(tmp_path, total))["notes"])
     exact = total.replace("loss.item()\n", "loss.item() * len(x)\n").replace("len(loader))", "64)")
     assert not any("counts as much" in one for one in _converted(run, _script(tmp_path, exact))["notes"])
+
+
+@pytest.mark.parametrize(
+    ("made", "update"),
+    [
+        ("copy.deepcopy(model)", "with torch.no_grad():\n        for a, b in zip(ema.parameters(), model.parameters()):"
+         "\n            a.mul_(0.9).add_(b, alpha=0.1)"),
+        ("torch.optim.swa_utils.AveragedModel(model)", "ema.update_parameters(model)"),
+    ],
+)  # fmt: skip
+def test_averages_of_weights_are_noted_where_each_step_of_fewer_updates_them(
+    run: Run, tmp_path: Path, made: str, update: str
+) -> None:
+    """Not where each step is one of the original's, nor of what an epoch updates."""
+    text = HEAD.replace("for epoch", f"import copy\nema = {made}\nfor epoch", 1)
+    by_step = text + "".join(f"        {line}\n" for line in update.replace("\n    ", "\n").split("\n"))
+    by_epoch = text + "".join(f"    {line}\n" for line in update.replace("\n    ", "\n").split("\n"))
+    note = "weights that each step changes beside the optimizer (line "
+    for script, options, noted in (
+        (by_step, (), True),
+        (by_step, ("--batch-size", "total"), False),
+        (by_epoch, (), False),
+    ):
+        found = _converted(run, _script(tmp_path, script), *options)["notes"]
+        assert any(one.startswith(note) for one in found) == noted, script
 
 
 def test_every_demand_has_its_rule() -> None:

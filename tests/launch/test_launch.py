@@ -82,6 +82,18 @@ def test_cpu_with_two_processes_starts_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.distributed
+def test_what_is_gathered_warns_of_nothing(tmp_path: Path) -> None:
+    """As much as no message between the ranks takes beside it."""
+    script = (
+        "import torch\nfrom accelify.runtime import Accelerator\naccelerator = Accelerator()\n"
+        "print(accelerator.gather(torch.full((200_000,), 1.0 + accelerator.process_index)).sum().item())\n"
+    )
+    done = launch("--num_processes", "2", "--cpu", write(tmp_path, script), cwd=tmp_path)
+    assert done.stdout == "600000.0\n" * 2
+    assert "Warning" not in done.stderr
+
+
+@pytest.mark.distributed
 def test_a_module_is_found_from_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")

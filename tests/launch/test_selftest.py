@@ -12,6 +12,8 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from accelify.runtime.files import save_weights
+
 ROOT = str(Path(__file__).parents[2])
 SEARCH = os.pathsep.join(filter(None, (ROOT, os.environ.get("PYTHONPATH"))))
 
@@ -158,6 +160,17 @@ def test_weights_are_not_merged_without_torch(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("safe", [True, False])
+def test_weights_that_are_whole_are_copied(safe: bool, tmp_path: Path) -> None:
+    for number, name in enumerate(("state", "state/model_1")):
+        save_weights({"a": torch.full((3,), float(number))}, tmp_path / name, "1MB", safe)
+    done = accelify("merge-weights", "state", "out.safetensors", "--model", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert load_file(tmp_path / "out.safetensors")["a"].tolist() == [1.0, 1.0, 1.0]
+    done = accelify("merge-weights", "state", "out.safetensors", cwd=tmp_path)
+    assert done.stderr == "accelify: state holds models 0, 1: choose one with --model.\n"
+
+
 def test_what_is_no_sharded_checkpoint_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "whole").mkdir()
@@ -166,7 +179,7 @@ def test_what_is_no_sharded_checkpoint_is_told(tmp_path: Path) -> None:
         ("absent", "There is no folder absent."),
         ("whole/model.safetensors", "is a file: name the folder of a checkpoint"),
         ("empty", "give the folder that save_state wrote"),
-        ("whole", "its weights are whole already"),
+        ("whole", "is damaged: whole/model.safetensors cannot be read"),
     ):
         done = accelify("merge-weights", folder, "out", cwd=tmp_path)
         assert done.returncode == 2

@@ -142,4 +142,4 @@ def test_rounds_are_fewer_than_the_originals(shown: str) -> None:
 def test_a_fixed_number_of_rows_of_each_round(rows: str, gathered: str) -> None:
     assert listed("torch.cat(rows).sum()", "accelerator.gather(first)", rows) == []
     (message,) = listed("torch.cat(rows).sum()", gathered)
-    assert "not that of a single process" in message
+    assert "not what it would be on a single process" in message

@@ -285,6 +285,17 @@ def test_a_count_of_steps_is_shown_as_one_and_what_is_made_of_it_is_not(counted:
     assert ("accelerator.num_processes" in shown.found) == (status is Status.NAMED)
 
 
+@pytest.mark.parametrize("owner", ["", "state."])
+def test_steps_that_go_on_from_a_checkpoint_are_a_count_of_steps(owner: str) -> None:
+    """A script that resumes begins with a number that is no power of the processes away; so does an attribute."""
+    begun = f"state = types.SimpleNamespace()\n{owner}step = torch.load('last.pt')['step']\n"
+    text = f"import types\n{HEAD.replace('for ', begun + 'for ', 1)}"
+    body = f"{STEP}        {owner}step += 1\naccelerator.save({{'step': {owner}step}}, 'next.pt')\n"
+    found = validate(text + body, None, KNOWLEDGE)
+    (shown,) = [one for one in found.obligations if one.demand == "content"]
+    assert (shown.status, "counts of steps" in shown.found) == (Status.LOOP, True)
+
+
 @pytest.mark.parametrize("drops", [True, False])
 def test_means_over_batches_of_which_none_is_short(drops: bool) -> None:
     text = HEAD.replace("batch_size=8", f"batch_size=8, drop_last={drops}").replace(

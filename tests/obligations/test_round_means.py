@@ -100,7 +100,7 @@ def test_a_mean_of_the_sums_of_the_batches_of_all_processes(reduction: str, time
     text = SUMS.format(reduction=reduction)
     converted = convert_source(Source.from_text(text, PATH), ConvertOptions("per-process"))
     named = validate(converted.new_text, None, KNOWLEDGE).of(Status.NAMED)
-    assert [one.found for one in named] == ["printed: N times that of a single process"] * times
+    assert [one.found for one in named] == ["printed: N times what it would be on a single process"] * times
 
 
 SUMS = """\

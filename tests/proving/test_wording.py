@@ -183,7 +183,7 @@ for epoch in range(2):
 """
     said = [one.message for one in found(tmp_path, text) if one.code == "ACC701"]
     assert said == [
-        'what is printed is not that of a single process: `math.sqrt(figures["a"])` (line 17), from '
+        'what is printed is not what it would be on a single process: `math.sqrt(figures["a"])` (line 17), from '
         '`figures.get("a", 0) + torch.log10(loss).item()` (line 16), from this rank\'s batch of `loader` (line 11); '
         "put it together over the processes first (reduce or gather)"
     ]

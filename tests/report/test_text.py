@@ -102,7 +102,12 @@ def test_findings_as_compilers_print_them() -> None:
         "train.py:2:1: ACC120 two\n"
         "2 findings, 1 of them marked [*]: `accelify convert` fixes those.\n"
     )
-    safe = replace(finding(3, "ACC702", message="three", fixable=False), fix="safe")
+    safe = replace(finding(3, "ACC702", message="three", fixable=False, safety=Safety.MANUAL), fix="safe")
+    assert (safe.to_json()["fixable"], safe.to_json()["fix"], safe.to_json()["safety"]) == (
+        True,
+        "safe",
+        "safe",
+    )
     assert findings_list([*findings, safe]).endswith(
         "3 findings, 2 of them marked [*]: `accelify convert` fixes 1, `--fix` fixes 1.\n"
     )

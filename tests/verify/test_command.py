@@ -21,6 +21,11 @@ def verify(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*VERIFY, *words], cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    """What stands on standard error, in one line."""
+    return " ".join(done.stderr.split())
+
+
 @pytest.mark.distributed
 def test_a_plain_script_is_converted_and_proven(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
@@ -29,7 +34,7 @@ def test_a_plain_script_is_converted_and_proven(tmp_path: Path) -> None:
     pages = ("--plot", "curves.png", "--report", "page.html")
     done = verify("train.py", "--steps", "3", *pages, "--", "0.01", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^verdict +equal +equal to rounding", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^verdict so far +equal +equal to rounding", done.stdout, re.MULTILINE), done.stdout
     assert "equal to rounding" in done.stdout
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "train.py").read_bytes() == before
@@ -65,7 +70,12 @@ def test_a_refusal_verifies_nothing_and_says_why(tmp_path: Path) -> None:
     )
     done = verify("train.py", cwd=tmp_path)
     assert done.returncode == 2
-    assert "train.py is converted already, and its plain version is not known" in done.stderr
+    assert (
+        "train.py uses Hugging Face Accelerate already, and its plain version, to compare it with, is not known"
+        in said(done)
+    )
+    (tmp_path / "train.py").write_text("from accelify.runtime import Accelerator\nloss.backward()\n")
+    assert "train.py is converted already, and its plain version" in said(verify("train.py", cwd=tmp_path))
     (tmp_path / "train.py").write_text(
         "import pytorch_lightning as pl\nfrom torch import nn\ntrainer = pl.Trainer()\n"
         "for x in []:\n    loss = nn.Linear(1, 1)(x)\n    loss.backward()\n"
@@ -105,6 +115,15 @@ def test_a_plot_that_cannot_be_drawn_is_said_before_anything_runs(
     assert words in done.stderr
 
 
+def notebook(*texts: str) -> str:
+    """A notebook with these code cells."""
+    cells = [
+        {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": text}
+        for text in texts
+    ]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells})
+
+
 @pytest.mark.distributed
 def test_the_cells_of_a_notebook_run_as_one_script(tmp_path: Path) -> None:
     texts = [
@@ -112,15 +131,10 @@ def test_the_cells_of_a_notebook_run_as_one_script(tmp_path: Path) -> None:
         scripts.plain().removeprefix(scripts.HEAD),
         "print(loss.item())",
     ]
-    cells = [
-        {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": text}
-        for text in texts
-    ]
-    notebook = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells}
-    (tmp_path / "nb.ipynb").write_text(json.dumps(notebook))
+    (tmp_path / "nb.ipynb").write_text(notebook(*texts))
     done = verify("nb.ipynb", "--steps", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^verdict +equal +equal to rounding", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^verdict so far +equal +equal to rounding", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_places_in_a_notebook_are_those_of_its_cells() -> None:
@@ -128,10 +142,48 @@ def test_places_in_a_notebook_are_those_of_its_cells() -> None:
     after = "# %% cell 1\nimport torch\nimport more\n# %% cell 4\nmodel = 1\nloss = 2\n"
     file = Path("/w/train.ipynb")
     lines = LineMap({file: (before, after)})
-    assert lines.named((str(file), 6)) == "train.ipynb cell 4 line 2"
-    assert lines.named_original((str(file), 5)) == "train.ipynb cell 4 line 2"
-    assert LineMap({file: (before, after)}, {}).named((str(file), 6)) == "train.ipynb cell 4 line 2"
+    assert lines.named((str(file), 6)) == "train.ipynb cell 4:2"
+    assert lines.named_original((str(file), 5)) == "train.ipynb cell 4:2"
+    assert LineMap({file: (before, after)}, {}).named((str(file), 6)) == "train.ipynb cell 4:2"
     assert LineMap({}).named_original(("/w/train.py", 5)) == "train.py line 5"
+    assert lines.within((str(file), 2), (str(file), 6), (str(file), 6)) == "cells 1:1, 4:2"
+
+
+SHOWS = """\
+alone = "RANK" not in os.environ
+print(5 if alone else 6)
+open("a" if alone else "b", "w").close()
+"""
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (
+            SHOWS,
+            [
+                "printed figures not comparable (nb.ipynb cell 2:12): ",
+                "printed figures different, nb.ipynb cell 3:2: ",
+                "a is written by no rank, once in the original (cell 3:3)",
+                "b is written by rank 0 (cell 3:3), not in the original",
+            ],
+        ),
+        (
+            "if 'RANK' in os.environ:\n    raise ValueError('no')",
+            ["exit failed, nb.ipynb cell 3:2: ValueError: no"],
+        ),
+        ("raise ValueError('no')", ["cell 3:1: ValueError: no"]),
+    ],
+)
+def test_every_message_names_the_cell(last: str, words: list[str], tmp_path: Path) -> None:
+    training = scripts.plain().removeprefix(scripts.HEAD) + "        print(loss.item())\n"
+    texts = [f"%matplotlib inline\nimport os\n{scripts.HEAD}", training, last]
+    (tmp_path / "nb.ipynb").write_text(notebook(*texts))
+    done = verify("nb.ipynb", "--steps", "99", "-n", "2", cwd=tmp_path)
+    shown = done.stdout + done.stderr
+    assert [one for one in words if one not in shown] == [], shown
+    assert re.findall(r".*\blines? \d.*", shown) == []
 
 
 def test_an_option_of_the_scripts_is_asked_for_after_dashes(tmp_path: Path) -> None:
@@ -197,3 +249,43 @@ def test_verify_loads_no_torch_of_its_own() -> None:
         "assert 'torch' not in sys.modules and 'rich' not in sys.modules and 'accelify.convert' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+
+
+@pytest.mark.distributed
+def test_what_comes_after_the_first_epoch_is_named_with_the_steps_that_reach_it(tmp_path: Path) -> None:
+    """Loaders that nothing was taken from and sinks, also of a module; four batches make two steps here."""
+    (tmp_path / "more.py").write_text("def save(torch, model):\n    torch.save(model.state_dict(), 'm.pt')\n")
+    step = "        if i % 2: opt.step(); opt.zero_grad()\n"
+    loop = scripts.LOOP.replace("x, y in loader", "i, (x, y) in enumerate(loader)")
+    loop = loop.replace("        opt.zero_grad()\n", "").replace("        opt.step()\n", step)
+    held_out = "held_out = torch.utils.data.DataLoader(X)\nmore_data = torch.utils.data.DataLoader(X)\n"
+    after = "    for x in held_out: model(x)\n    print(epoch)\n    save(torch, model)\n"
+    text = f"from more import save\n{scripts.plain(loop=held_out + 'print(1)' + chr(10) + loop + after)}"
+    (tmp_path / "train.py").write_text(text)
+    line = text[: text.index("held_out =")].count("\n") + 1
+    shown = text.splitlines().index("    print(epoch)") + 1
+    for steps, is_cut in ((1, True), (3, False)):
+        done = verify("train.py", "--steps", str(steps), cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert ("\nverdict so far " in done.stdout) == is_cut
+        said = next((one for one in done.stdout.splitlines() if "not reached there" in one), "")
+        assert bool(said) == is_cut
+        if is_cut:
+            what = (
+                f"the loader made in line {line}, the loader made in line {line + 1}, saving (more.py line 2)"
+            )
+            assert said.endswith(f": {what}, printing (line {shown}); --steps 3 goes beyond it.")
+
+
+@pytest.mark.distributed
+def test_what_is_not_proved_of_a_notebook_is_settled_at_its_cells(tmp_path: Path) -> None:
+    training = f"figures = {{}}\n{scripts.plain().removeprefix(scripts.HEAD)}"
+    training += "        figures['a'] = figures.get('a', 0) + torch.log10(loss).item()\n"
+    cells = [f"%matplotlib inline\n{scripts.HEAD}", training, "print('all', figures)"]
+    (tmp_path / "nb.ipynb").write_text(notebook(*cells))
+    done = verify("nb.ipynb", "--steps", "99", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "1 demand not proved or only assumed: 1 violated" in done.stdout
+    assert re.search(
+        r"violated, nb.ipynb cell 3:1: printed: .*\(cell 2:7\).*: rank 0 [-\d.]+, rank 1", done.stdout
+    ), done

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from accelify.verify.compare.losses import compare, relative_differences, tolerances
-from accelify.verify.compare.verdict import Verdict
+from accelify.verify.compare.verdict import Check, Verdict
 from accelify.verify.converted import Converted
 from accelify.verify.events import Loss, RankRecord, Step
 from accelify.verify.live import describe
@@ -89,12 +90,34 @@ def test_weights_that_are_equal_are_not_given_a_distance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("skips", "said"), [((), "4 optimizer steps; the"), ((0, 2), "2 calls of `backward` in each")]
+    ("skips", "said"),
+    [((), "4 optimizer steps; the"), ((0, 2), "2 optimizer steps, 4 calls of `backward`; the")],
 )
 def test_the_loss_of_the_original_is_that_of_backward(skips: tuple[int, ...], said: str) -> None:
     report = Report(Path("train.py"), Converted(), run(rank(LOSSES, skips=skips)))
     assert said in next(notes(report))
     assert "loss, as `backward` gets it, goes from 2 to 0.25." in next(notes(report))
+
+
+def test_steps_of_several_optimizers_are_told_as_such() -> None:
+    original = run(rank(LOSSES))
+    original.ranks[0].steps += [replace(step, optimizer=1) for step in original.ranks[0].steps[:3]]
+    report = Report(Path("train.py"), Converted(), original)
+    assert next(notes(report)).startswith("7 steps of 2 optimizers; the original's loss")
+
+
+def test_figures_of_one_statement_that_go_wrong_are_one_line() -> None:
+    """Not those of another line, nor files that one line writes."""
+    comparison = compare(run(rank(LOSSES)), run(rank(LOSSES)))
+    for aspect, line, numbers in (("logged", 3, range(15)), ("logged", 4, range(1)), ("files", 3, range(2))):
+        for number in numbers:
+            site = ("/w/train.py", line)
+            check = Check(aspect, f"{aspect} {line} {number}", Verdict.DIFFERENT, f"no. {number}", site, site)
+            comparison.checks.append(check)
+    found = [line.partition(": ")[2] for line in explain(comparison) if "different" in line]
+    assert found[0] == "logged figures different, train.py line 3: no. 0; so are 14 more figures of this line"
+    assert found[1] == "logged figures different, train.py line 4: no. 0"
+    assert [line.partition(",")[0] for line in found[2:]] == ["files different"] * 2
 
 
 def test_the_line_of_a_run_fits_a_terminal() -> None:

@@ -80,7 +80,9 @@ def test_a_figure_that_nobody_else_compares_is_violated_with_its_values(verify_p
     on_disk = report.converted.lines().original((settled.demand.site[0], settled.demand.line))
     assert on_disk is not None
     assert on_disk[1] < settled.demand.line
-    assert f"train.py line {on_disk[1]}: logged to a tracker: not that of a single process" in line
+    assert (
+        f"train.py line {on_disk[1]}: logged to a tracker: not what it would be on a single process" in line
+    )
     values = settled.values
     assert values.startswith("rank 0 ")
     assert ", in the original " in values

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from accelify.verify.compare.eventfiles import read_events
 from accelify.verify.nursery import Nursery
 from accelify.verify.runs import Run
 
@@ -156,3 +157,26 @@ def test_every_rank_evaluates_what_the_runtime_logs(nursery: Nursery, tmp_path: 
         [("loss", "0"), ("loss", "1")]
     ]
     assert all(json.loads(first[2]) != json.loads(second[2]) for first, second in zip(*values, strict=True))
+
+
+SLOW = """\
+import threading
+from tensorboard.summary.writer.record_writer import RecordWriter
+write = RecordWriter.write
+RecordWriter.write = lambda *arguments: (threading.Event().wait(0.1), write(*arguments))
+"""
+
+
+def test_an_event_file_has_what_was_written_until_the_run_was_cut_short(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    """A writer's thread may not have come to it yet."""
+    pytest.importorskip("tensorboard")
+    begun = f"{SLOW}from torch.utils.tensorboard import SummaryWriter\nboard = SummaryWriter('runs')\n"
+    loop = scripts.LOOP.replace("for epoch", begun + "for epoch", 1)
+    loop = loop.replace(
+        "        opt.step()\n", "        board.add_scalar('loss', loss, epoch)\n        opt.step()\n"
+    )
+    run = executed(nursery, tmp_path, scripts.plain(loop=loop))
+    (file,) = [one.content for one in run.changes if one.kind == "file" and one.content is not None]
+    assert len(read_events(file.read_bytes())["loss"]) == 9

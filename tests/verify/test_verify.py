@@ -51,11 +51,13 @@ def test_a_right_copy_is_identical_on_one_and_equal_on_two(
     assert two.update < 1e-3
     assert two.same_rates
     assert report.exit_code == 0
-    assert not report.within_first_epoch
+    assert report.unseen is None
 
 
 def test_a_run_cut_short_in_its_first_epoch_says_so(verify_pair: VerifyPair) -> None:
-    assert verify_pair(scripts.plain(), RIGHT, steps=2, processes=1).within_first_epoch
+    found = verify_pair(scripts.plain(), RIGHT, steps=2, processes=1).unseen
+    assert found is not None
+    assert found.steps == 5
 
 
 def test_a_summed_loss_needs_its_reduction(verify_pair: VerifyPair) -> None:

@@ -13,7 +13,8 @@ from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 
 _COLLECTIVES = frozenset(
-    "all_reduce reduce all_gather all_gather_into_tensor all_gather_object gather broadcast reduce_scatter".split()
+    "all_reduce reduce all_gather all_gather_into_tensor all_gather_single all_gather_object gather broadcast "
+    "reduce_scatter".split()
 )
 
 

@@ -12,14 +12,14 @@ from accelify.installing import install_command
 from accelify.runtime.launch.settings import LaunchError
 
 _FOLDER = "pytorch_model_fsdp_"
+_WHOLE = ("model*.safetensors", "pytorch_model*.bin")
 
 
 def merge(checkpoint: Path, output: Path, index: int | None = None) -> tuple[Path, int, int]:
-    """Write the weights of a sharded checkpoint into one safetensors file.
+    """Write the weights of a checkpoint into one safetensors file, also where it has them whole.
 
     Args:
-        checkpoint: what `save_state` wrote under FSDP, tensor parallel or DeepSpeed ZeRO, or a folder of
-            torch.distributed.checkpoint.
+        checkpoint: what `save_state` or `save_model` wrote, or a folder of torch.distributed.checkpoint.
         output: the file; a folder gets a model.safetensors.
         index: number of the model, where the checkpoint has several.
 
@@ -27,7 +27,7 @@ def merge(checkpoint: Path, output: Path, index: int | None = None) -> tuple[Pat
         The file, the number of its tensors and of their bytes. All of them are in memory on the way.
 
     Raises:
-        LaunchError: there is no sharded checkpoint, it has several models and `index` is None, it is damaged, or torch
+        LaunchError: there is no checkpoint, it has several models and `index` is None, it is damaged, or torch
             is missing.
     """
     if importlib.util.find_spec("torch") is None:
@@ -66,11 +66,11 @@ def _weights(checkpoint: Path, index: int | None) -> dict[str, Any]:
     }
     if zero:
         return _read_zero(_chosen(zero, checkpoint, index))
-    whole = any(checkpoint.glob("*.safetensors"))
-    raise LaunchError(
-        f"{checkpoint} holds no sharded checkpoint"
-        + ("; its weights are whole already." if whole else ": give the folder that save_state wrote.")
-    )
+    named = {0: checkpoint, **{_number(path): path for path in checkpoint.glob("model_*")}}
+    whole = {number: path for number, path in named.items() if any(any(path.glob(one)) for one in _WHOLE)}
+    if whole:
+        return _read_whole(_chosen(whole, checkpoint, index))
+    raise LaunchError(f"{checkpoint} holds no checkpoint: give the folder that save_state wrote.")
 
 
 def _number(path: Path) -> int:
@@ -114,6 +114,16 @@ def _read_shards(folder: Path) -> dict[str, Any]:
         stated = f"{type(cause).__name__}: {cause}".splitlines()[0]
         raise LaunchError(f"The checkpoint in {folder} is damaged and cannot be read ({stated}).") from None
     return {name.removeprefix("model."): tensor for name, tensor in weights.items()}
+
+
+def _read_whole(folder: Path) -> dict[str, Any]:
+    """The weights of a folder in which they are whole already, as one process or DDP writes them."""
+    from accelify.runtime.weights import read_weights
+
+    try:
+        return read_weights(folder)
+    except (OSError, ValueError) as error:
+        raise LaunchError(f"The checkpoint in {folder} is damaged: {error}.") from None
 
 
 def _read_zero(folder: Path) -> dict[str, Any]:

@@ -61,8 +61,8 @@ class _Place:
     place: Place
     ranks: list[Outcomes]
     original: Outcomes | None
-    line: int
-    """Where a user finds it."""
+    where: str
+    """Where a user finds it: `line 3`."""
     flags: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class _Place:
 
     @property
     def name(self) -> str:
-        return f"the {_NAMES[self.place[2]]} in line {self.line}"
+        return f"the {_NAMES[self.place[2]]} in {self.where}"
 
 
 def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Check]:
@@ -97,7 +97,7 @@ def compare(original: Run, other: Run, lines: LineMap, exact: bool) -> list[Chec
         origin = lines.original(key[:2])
         counterpart = before.get((*origin, *key[2:])) if origin is not None else None
         found = [rank.get(key, Outcomes(key[:2])) for rank in after]
-        place = _Place(key, found, counterpart, lines.number(key[:2]))
+        place = _Place(key, found, counterpart, lines.within(key[:2]))
         if place.strong or place.flags & {"trains", "carries", "saves"}:
             checks += _compared(place, origin, other, exact)
     return checks
@@ -117,7 +117,7 @@ def by_rounds(original: Run, other: Run, lines: LineMap) -> list[Check]:
         counterpart = before.get((*origin, *key[2:])) if origin is not None else None
         if origin is None or counterpart is None or counterpart.calls < SHARED_OUT * outcomes.calls:
             continue
-        place = _Place(key, [outcomes], counterpart, lines.number(key[:2]))
+        place = _Place(key, [outcomes], counterpart, lines.within(key[:2]))
         # Where training is left for good, how many rounds there are says nothing of a period.
         if outcomes.trained[0] and (sentence := _rates(place, counterpart, outcomes)):
             name = f"{origin[0]}:{origin[1]} rounds {key[3]}"

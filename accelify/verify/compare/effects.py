@@ -11,7 +11,7 @@ from typing import Any
 
 from accelify.verify.compare.races import Access, accesses, race_checks
 from accelify.verify.compare.verdict import Check, Site, Verdict
-from accelify.verify.lines import ORIGINAL, LineMap
+from accelify.verify.lines import LineMap
 from accelify.verify.runs import Run
 
 _DONE = {
@@ -141,7 +141,7 @@ def _sentence(
     once = "not in the original" if not wanted else f"{times(wanted)} in the original"
     subject = f"`{one.path}`" if one.kind == "run" else shown(one.path)
     if not did:
-        where = f" (line {asked[0].site[1]})" if asked[0].site else ""
+        where = _in_original(asked[0], lines)
         how = f"not {done}" if processes == 1 else f"{done} by no rank"
         return f"{subject} is {how}, {once}{where}"
     ranks = sorted({effect.rank for effect in did})
@@ -162,7 +162,7 @@ def _in_order(before: list[Effect], after: list[Effect], checks: list[Check], li
         if (old.kind, old.name) != (new.kind, new.name):
             sentence = (
                 f"{shown(new.path)} is {_DONE[new.kind]}{at([new], lines)} where the original has {shown(old.path)} "
-                f"{_DONE[old.kind]}{at([old])}"
+                f"{_DONE[old.kind]}{_in_original(old, lines)}"
             )
             key = f"{old.kind} {_NUMBER.sub('#', old.name)}"
             return [
@@ -204,13 +204,14 @@ def times(count: int) -> str:
     return _WORDS.get(count, f"{count} times")
 
 
-def at(effects: Sequence[Effect], lines: LineMap = ORIGINAL) -> str:
+def at(effects: Sequence[Effect], lines: LineMap) -> str:
     """The lines, in brackets."""
-    found = sorted({lines.number(effect.site) for effect in effects if effect.site is not None})
-    if not found:
-        return ""
-    shown_lines = ", ".join(map(str, found[:3])) + (" and others" if len(found) > 3 else "")
-    return f" (line {shown_lines})" if len(found) == 1 else f" (lines {shown_lines})"
+    found = [effect.site for effect in effects if effect.site is not None]
+    return f" ({lines.within(*found, most=3)})" if found else ""
+
+
+def _in_original(effect: Effect, lines: LineMap) -> str:
+    return f" ({lines.within_original(effect.site)})" if effect.site is not None else ""
 
 
 def as_site(value: Any) -> Site | None:

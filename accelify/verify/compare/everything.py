@@ -16,7 +16,7 @@ from accelify.verify.runs import Run
 # What random numbers change; the others are the same whatever is drawn.
 _OF_VALUES = ("losses", "weights", "samples", "printed", "logged", "files", "decisions")
 _SHOWN = ("printed", "logged", "files", "decisions")
-_LINE = re.compile(r"^line \d+: ")
+_LINE = re.compile(r"^(?:line \d+|cell \d+:\d+): ")
 NOT_REPEATED = "two runs of the original itself differ here: it depends on the clock or on other entropy"
 
 

@@ -59,7 +59,7 @@ def _counted(kind: str, before: list[dict[str, Any]], after: list[dict[str, Any]
     verb = "is" if count == 1 else "are"
     site = _site(new) or _site(more[0][1])
     when = (
-        f"when line {lines.number(site)} makes another optimizer"
+        f"when {lines.within(site)} makes another optimizer"
         if new["at"] == "optimizer" and site
         else "at the end"
     )

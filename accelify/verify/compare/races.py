@@ -200,7 +200,7 @@ def _check(change: Access, access: Access, lines: LineMap, shown: Callable[[str]
 
 
 def _line(access: Access, lines: LineMap) -> str:
-    return f" (line {lines.number(access.site)})" if access.site else ""
+    return f" ({lines.within(access.site)})" if access.site else ""
 
 
 def _place(lines: LineMap, site: Site | None) -> str:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Sampler, dataloader
+from torch.utils.data import DataLoader, IterableDataset, Sampler, dataloader
 
 import accelify
 from accelify.verify.observe.context import Context
@@ -113,6 +113,7 @@ class LoaderWatch:
                 number = self.passes.get(key, 0)
                 self.passes[key] = number + 1
                 iterator.accelify_pass = _Pass(key, number, [])
+                self.context.emit("pass_begun", key=list(key), number=number, length=_length(loader))
             function(iterator, loader)
 
         return watched
@@ -206,6 +207,16 @@ def enlarge(loader: Any, factor: int) -> None:
     object.__setattr__(loader, "batch_sampler", MergedBatches(loader.batch_sampler, factor, whole))
     if loader.batch_size is not None:
         object.__setattr__(loader, "batch_size", loader.batch_size * factor)
+
+
+def _length(loader: Any) -> int | None:
+    """How many batches a pass has; None where its sampler does not know, and of a stream, which would note the call."""
+    if isinstance(loader.dataset, IterableDataset):
+        return None
+    try:
+        return len(loader)
+    except Exception:  # whatever a sampler of the script's raises
+        return None
 
 
 def _inside_a_runtime(frame: FrameType | None) -> bool:

@@ -24,7 +24,7 @@ from accelify.verify.observe.context import Context
 ALL = (
     "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_into_tensor", "all_gather_object",
     "all_gather_coalesced", "_all_gather_base", "reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base",
-    "all_to_all", "all_to_all_single", "barrier", "monitored_barrier",
+    "all_gather_single", "reduce_scatter_single", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier",
 )  # fmt: skip
 FROM_ONE = {
     "broadcast": "src",

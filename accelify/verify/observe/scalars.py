@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import logging
 import os
 import sys
@@ -22,6 +23,7 @@ from accelify.verify.observe.context import Context
 from accelify.verify.observe.imports import when_imported
 from accelify.verify.observe.sinks import SINKS, Argument, Sink
 
+_EVENT_WRITERS = "tensorboard.summary.writer.event_file_writer"
 LONGEST = 2000
 """Characters of one value that are compared."""
 LEAVES = 200
@@ -288,6 +290,14 @@ def install(context: Context) -> None:
 
 
 def finish(context: Context) -> None:
-    """Nothing that is closed or flushed after the end is the script's doing."""
+    """Nothing that is closed or flushed after the end is the script's doing.
+
+    A writer of event files has a thread, which would have written by now as much as chance lets it.
+    """
     for scalars in _watching:
         scalars.ended = scalars.ended or scalars.context is context
+    module = sys.modules.get(_EVENT_WRITERS)
+    writers = [one for one in gc.get_objects() if type(one) is module.EventFileWriter] if module else []
+    for writer in writers:
+        with contextlib.suppress(Exception):  # a closed one
+            writer.flush()

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accelify.notebook import SUFFIX
 from accelify.verify.compare.verdict import Site
 from accelify.verify.converted import Converted
 from accelify.verify.lines import LineMap
 from accelify.verify.probes.inserting import ARGUMENTS, EXITS, OUTCOME, Row, places
+from accelify.verify.unseen import is_seen
 
 if TYPE_CHECKING:
     from accelify.obligations import Validation
@@ -52,19 +54,19 @@ class Demand:
 @dataclass
 class Plan:
     """The demands, and by file the places of probes in the converted script and in the original; the statements of the
-    converted script that show figures of the main process's share."""
+    converted script that show figures of the main process's share; the statements that others can see, by kind."""
 
     demands: list[Demand] = field(default_factory=list)
     copy: dict[str, list[Row]] = field(default_factory=dict)
     original: dict[str, list[Row]] = field(default_factory=dict)
     shares: set[Site] = field(default_factory=set)
+    sinks: list[tuple[str, Site]] = field(default_factory=list)
 
 
 def plan(script: Path, converted: Converted, lines: LineMap) -> Plan:
     """Go through the converted script with the engine, and choose where to look.
 
-    A figure that is shown inside the training loop, and a time, is none that a run could settle. Notebooks are not gone
-    through.
+    A figure that is shown inside the training loop, and a time, is none that a run could settle.
 
     Raises:
         SourceError: rows of the user's configuration make no sense.
@@ -73,7 +75,7 @@ def plan(script: Path, converted: Converted, lines: LineMap) -> Plan:
     from accelify.proving import validated
 
     script = Path(os.path.realpath(script))
-    if script.suffix != ".py":
+    if script.suffix not in (".py", SUFFIX):
         return Plan()
     texts = {Path(os.path.realpath(path)): pair for path, pair in converted.texts().items()}
     after = {path: pair[1] for path, pair in texts.items()}
@@ -95,10 +97,12 @@ class _Planner:
         from accelify.obligations.sinks import STEPS
 
         for one in found.obligations:
+            if is_seen(one.sink):
+                self.result.sinks.append((one.sink, self._site(self._file(one.path), one.line)))
             if one.status is Status.LOOP and not one.found.endswith(STEPS):
                 self.result.shares.add(self._site(self._file(one.path), one.line))
             if one.status is Status.NAMED or (one.status is Status.ASSUMED and one.sink == "backward"):
-                sentence = one.sentence(lambda path, line: self.lines.number((self._file(path), line)))
+                sentence = one.sentence(lambda path, line: self.lines.place((self._file(path), line)))
                 self._add(one.demand, one.sink, one.path, one.line, one.column, sentence)
         for reason in found.assumptions:
             name = reason.text.removesuffix(_ASSUMED)
