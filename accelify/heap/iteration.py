@@ -29,7 +29,6 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, fill_of, keys_in, tuple_of
-from accelify.heap.counts import OF_BATCH
 from accelify.heap.dividing import by_rank, drawn_at, goes_through, shared_out
 from accelify.heap.joining import join
 from accelify.heap.locations import at
@@ -44,6 +43,7 @@ from accelify.heap.values import (
     COUNTER,
     DEVICE,
     HOST,
+    OF_BATCH,
     OF_SOME,
     TUPLE,
     Class,

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from accelify.domains.placement import Kind
 from accelify.heap import on_tpu
 from accelify.heap.containers import array_of, elements, fill_of
 from accelify.heap.device_texts import is_compared, where_named
-from accelify.heap.dividing import DISTRIBUTED, divides
+from accelify.heap.dividing import DISTRIBUTED
 from accelify.heap.divisors import divisors, made_of
 from accelify.heap.gradient_scalers import scales_alone
 from accelify.heap.loaded_files import is_of_weights
 from accelify.heap.options import NUMBER
+from accelify.heap.prepare_calls import assigned, taken
 from accelify.heap.run import Run
 from accelify.heap.values import (
     BATCH,
@@ -334,67 +335,6 @@ def _own_device(run: Run) -> str:
     return "accelerator.device" if run.accelerated or not run.checks else "the one of its local rank"
 
 
-def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
-    """A call of `prepare`: of a share of the data, or whose results are taken in another order."""
-    for value in args:
-        for ref in value.of(Instance):
-            if ref.kind == "loader" and not ref.prepared and (why := divides(run, ref)) is not None:
-                text = "`prepare` divides once more a loader whose data are each process's share already"
-                text = f"{text}; leave it out, or give it all data"
-                run.meet("misuse", node, text, [Value(why=why)], detail="divided")
-    found = _taken(run, node)
-    if found is None or not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
-        return
-    names = [ast.unparse(one) for one in node.args]
-    if len(found) > 1 and len(found) != len(names):
-        text = f"`prepare` gives {len(names)} objects, and {len(found)} are taken"
-        run.meet("misuse", node, text, detail="taken")
-        return
-    for number, target in enumerate(found):
-        if target in names and names[number] != target:
-            text = f"`prepare` gives its objects in the order of its arguments: `{target}` becomes `{names[number]}`"
-            run.meet("misuse", node, text, detail="taken")
-            return
-
-
-def _taken(run: Run, node: ast.AST) -> list[str] | None:
-    """The texts of what a call is assigned to, also by way of a name; None where it is not assigned."""
-    assigned = list(_assigned(run.module.tree))
-    target = next((target for value, target in assigned if value is node), None)
-    if isinstance(target, ast.Name):
-        named = [one for value, one in assigned if getattr(value, "id", "") == target.id]
-        if (by_number := _by_number(target.id, assigned)) is not None:
-            return by_number
-        target = named[0] if len(named) == 1 and isinstance(named[0], ast.Tuple) else target
-    if target is None:
-        return None
-    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-    return None if any(isinstance(p, ast.Starred) for p in parts) else [*map(ast.unparse, parts)]
-
-
-def _by_number(name: str, assigned: Sequence[tuple[ast.expr, ast.expr]]) -> list[str] | None:
-    """The texts of what is taken of a name by numbers from 0 on, `model, optimizer = prepared[:2]`; None where it is
-    not all taken so, and once."""
-    found = list[str]()
-    for value, target in assigned:
-        if not (isinstance(value, ast.Subscript) and getattr(value.value, "id", "") == name):
-            continue
-        part = value.slice
-        first = (part.lower or ast.Constant(0)) if isinstance(part, ast.Slice) else part
-        several = isinstance(part, ast.Slice) and isinstance(target, ast.Tuple | ast.List)
-        if getattr(first, "value", None) != len(found) or isinstance(part, ast.Slice) != several:
-            return None
-        found += map(ast.unparse, target.elts if isinstance(target, ast.Tuple | ast.List) else [target])
-    return found or None
-
-
-def _assigned(tree: ast.Module | None) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What a module assigns, each with its first target."""
-    for stmt in ast.walk(tree) if tree is not None else ():
-        if isinstance(stmt, ast.Assign):
-            yield stmt.value, stmt.targets[0]
-
-
 def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
     """A gather of what was gathered already."""
     place = array_of(value)
@@ -420,18 +360,18 @@ def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
 
 def _is_cut(run: Run, node: ast.AST) -> bool:
     """Whether the script cuts by hand what a call gives, `labels = labels[:left]`, or what it makes of that."""
-    taken, tree = set(_taken(run, node) or ()), run.module.tree
+    names, tree = set(taken(run, node) or ()), run.module.tree
     for one in ast.walk(tree) if tree is not None else ():
         if isinstance(one, ast.Call) and getattr(one.func, "attr", "") in _FILLING and node in one.args:
             into = ast.unparse(getattr(one.func, "value", one))
             # What the list is put together to, mostly under the same name.
-            made = [to for value, to in _assigned(tree) if into in map(ast.unparse, ast.walk(value))]
-            taken |= {into, *map(ast.unparse, made)}
+            made = [to for value, to in assigned(tree) if into in map(ast.unparse, ast.walk(value))]
+            names |= {into, *map(ast.unparse, made)}
     return tree is not None and any(
         isinstance(one, ast.Subscript)
         and isinstance(one.slice, ast.Slice)
         and one.slice.lower is None
-        and ast.unparse(one.value) in taken
+        and ast.unparse(one.value) in names
         for one in ast.walk(tree)
     )
 

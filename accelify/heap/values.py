@@ -27,6 +27,8 @@ POSITIONS = "#positions"
 PART_OF_ROWS = "#part of rows"
 # What one iteration of a loader gives: tensors in a structure that only its use shows.
 BATCH = "#batch"
+# How one says that a batch is of one process.
+OF_BATCH = "this rank's batch of"
 # A tuple or a list of tensors: how long it is counts no samples.
 TUPLE = "builtins.tuple"
 TENSOR, PARAMETER = "torch.Tensor", "torch.nn.Parameter"

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import KEYS
-from accelify.heap.counts import OF_BATCH
 from accelify.heap.paths import TEMPORARY
 from accelify.heap.random_draws import DRAWS, OTHER_SEED, SEEDED_APART, UNSEEDED
 from accelify.heap.run import Event
 from accelify.heap.transfers import NAMES_PROCESS, TIME
-from accelify.heap.values import Container, Value
+from accelify.heap.values import OF_BATCH, Container, Value
 from accelify.obligations.sinks import places
 
 # How a reason ends that says that something is taken by the rank.
