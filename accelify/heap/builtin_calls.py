@@ -124,7 +124,10 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
                 return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
         given = engine.calls.special(ref, "__len__", [], node)
         if given is not None:
-            return given
+            # Whatever it asks for that: as many as it has items by their numbers.
+            counts = given.place.is_same and not given.refs and given.type in ("", "builtins.int")
+            by_number = counts and engine.attributes.method(ref, "__getitem__") is not None
+            return replace(given, type=LENGTH) if by_number and given.const is UNSET else given
         over = engine.run.read(ref, "#over")
         if over is not None:
             return _len(engine, [over], {}, node)
