@@ -135,7 +135,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     if one.demand in _OF_EFFECTS and _is_of_own_file(event):
         if one.demand != "once" or not _is_named_by_figure(event):
             return
-    if one.demand == "path" and (event.path is None or _is_of_some(event) or is_handle(event)):
+    if one.demand == "path" and (event.path is None or _is_of_some(event, events) or is_handle(event)):
         return  # another process's is of no account; an open file was named where it was opened
     if one.sink == "state.write" and one.demand == "same":
         if not goes_into_training(event, events) or _is_taken_back(event, one) or _have_left(event, events):
@@ -150,7 +150,10 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         # A rank in what is written says no more than who was the last to write the file.
         says = not _writes_one_file(event) and shows_rank(event, events)
         known = _is_shared_out(event) or says or _is_of_own_batch(event)
-        known = known or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
+        fails = event.kind in (*MESSAGES, "file.write") and event.loops and is_of_failing(event, events)
+        known = (
+            known or fails or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
+        )
         known = known or is_of_own_sample(event, events) or fills_environment(event)
         known = known or is_there_already(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
@@ -340,10 +343,10 @@ def _is_shared_out(event: Event) -> bool:
     return any(guard.kind == "divergent" and is_by_rank(guard.why) for guard in event.guards)
 
 
-def _is_of_some(event: Event) -> bool:
+def _is_of_some(event: Event, events: Sequence[Event]) -> bool:
     """Whether one process alone does it, or those to which something happens that the others know nothing of."""
     alone = any(guard.kind == "divergent" for guard in event.guards)
-    return _is_of_one(event) or alone or is_of_failing(event)
+    return _is_of_one(event) or alone or is_of_failing(event, events)
 
 
 def _is_of_one(event: Event) -> bool:
