@@ -284,9 +284,9 @@ def accelerator_method(
                     ref.kind = "module" if unknown else ref.kind
         if len(made) == 1 and any(isinstance(one, ast.Starred) for one in given):
             # `prepare(*loaders)`, of which it is not known how many there are.
-            several = container(run, "list")
+            several = container(run, "tuple")
             put(run, several, made[0])
-            return Value(refs=(several,), type="list")
+            return Value(refs=(several,), type="tuple")
         # By what the names are meant for: all else that is wrong is found as well.
         made = [made[number] for number in order]
         return made[0] if len(made) == 1 else tuple_of(run, made)

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 # What is of some of the batches, and of others on each rank.
 _OF_SHARES = frozenset({Kind.ROUND, Kind.LINEAR, Kind.EXTREME, Kind.PARTS, Kind.SHARD, Kind.OWN})
+_GONE_THROUGH_BY_NONE = frozenset({"module", "optimizer", "scheduler"})
 # Of how many known elements each is one by itself.
 _MOST_PAIRS = 6
 
@@ -84,7 +85,12 @@ class Iteration:
 
     def over(self, value: Value, node: ast.AST) -> Iterable:
         """A value as what a loop goes over."""
-        parts = [part for ref in value.refs if (part := self._over_ref(ref, value, node)) is not None]
+        loaders = [ref for ref in value.of(Instance) if ref.kind == "loader"]
+        # Of all that `prepare(*objects)` gives a loop goes over no model.
+        over = [
+            ref for ref in value.refs if not loaders or getattr(ref, "kind", "") not in _GONE_THROUGH_BY_NONE
+        ]
+        parts = [part for ref in over if (part := self._over_ref(ref, value, node)) is not None]
         if parts:
             return parts[0] if len(parts) == 1 else self._one_of(parts, node)
         if is_part(value):

@@ -44,6 +44,18 @@ _FLAGS = {"main": MAIN_FLAG, "others": OTHERS_FLAG}
 _OPPOSITE = {"main": "others", "others": "main"}
 
 
+def _alternatives(left: Sequence[Ref], right: Sequence[Ref]) -> list[Ref]:
+    """What two ways give. One of several that `prepare(*objects)` gives, of which it is not known how many there are,
+    is that of the object in whose place it is put."""
+    for before, after in ((left, right), (right, left)):
+        made = [one for one in after if isinstance(one, Instance) and one.wrapped is not None]
+        if len({one.kind for one in made}) > 1:
+            own = [one for one in made if one.wrapped is not None and {*one.wrapped.refs} & {*before}]
+            if len(own) == len(before) > 0:
+                return [*own]
+    return [*left, *right]
+
+
 def _distinct(refs: Sequence[Ref]) -> tuple[Ref, ...]:
     """Each of some references once; a name of a library is the same wherever it is asked for."""
     found: dict[object, Ref] = {}
@@ -78,7 +90,7 @@ def join(
             return Value(refs=of_main.refs, type=ONCE)
         if guard.kind == "others" and left.of(Library) and right.of(Library):
             left, right = right, left  # that of the main process first
-    refs = left.refs if left.refs == right.refs else _distinct([*left.refs, *right.refs])
+    refs = left.refs if left.refs == right.refs else _distinct(_alternatives(left.refs, right.refs))
     same_constant = (
         left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
     )
