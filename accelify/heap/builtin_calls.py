@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
 from accelify.domains.replacing import replace
+from accelify.heap.bounds import with_bounds
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import (
     array_of,
@@ -74,7 +75,7 @@ Keywords = Mapping[str, Value]
 
 def _range(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     share = share_of(engine.run, node, Value(), args)
-    return share or Value(refs=(engine.iteration.counted(args, node),))
+    return share or Value(refs=(with_bounds(engine.iteration.counted(args, node), args),))
 
 
 def _enumerate(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:

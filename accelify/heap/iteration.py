@@ -144,7 +144,7 @@ class Iteration:
         found.samples = next((part.samples for part in alike if not part.samples.is_same), SAME)
         for part in parts:
             found.like(part)
-        if len(alike) < len(parts) and found.whole is None:
+        if len(alike) < len(parts) and found.whole is None and found.uneven is None:
             name = self.run.segment(node)
             text = f"on one way `{name}` is no prepared loader, and every process goes through all of it"
             found.whole = self.run.reason(node, text)

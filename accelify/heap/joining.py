@@ -21,6 +21,7 @@ from accelify.domains.placement import (
 from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import BEGUN
+from accelify.heap.bounds import other_turns
 from accelify.heap.paths import joined_text
 from accelify.heap.values import (
     MAIN_FLAG,
@@ -90,6 +91,8 @@ def join(
             return Value(refs=of_main.refs, type=ONCE)
         if guard.kind == "others" and left.of(Library) and right.of(Library):
             left, right = right, left  # that of the main process first
+    for over in other_turns(left, right) if guard is not None and guard.kind in _FLAGS else ():
+        over.rounds, over.uneven = own(), guard.why if guard is not None else None
     refs = left.refs if left.refs == right.refs else _distinct(_alternatives(left.refs, right.refs))
     same_constant = (
         left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
@@ -251,7 +254,10 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
         for one, other in ((left, right), (right, left)):
             if _is_sent(one) and (other.place.kind is Kind.MAIN or _is_sent(other)):
                 return one.place, one.why  # the others take what the main process has
-        parted = left if not left.place.is_same else right
+        parted, other = (left, right) if not left.place.is_same else (right, left)
+        counts = parted.place.kind is Kind.SAME and parted.place.degree and parted.token is None
+        if counts and _is_number(other.const) and other.const:
+            return MAIN, guard.why  # a share of a number on one side, and a number of all on the other
         return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)
     if left.place == right.place:
         return left.place, left.why or right.why

@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from accelify.domains.placement import Kind
+from accelify.domains.placement import SAME, Kind
 from accelify.heap import on_tpu
 from accelify.heap.containers import array_of, elements, fill_of
 from accelify.heap.device_texts import is_compared, where_named
@@ -119,6 +119,18 @@ def of_sampler(run: Run, args: Sequence[Value], keywords: Mapping[str, Value], n
             "in several shares, others in none; use one seed"
         )
         run.meet("misuse", node, text, [seed], detail="loss")
+
+
+def of_epoch(run: Run, args: Sequence[Value], node: ast.AST) -> None:
+    """The number of the epoch that a sampler gets, which is another one on one process."""
+    place, why = (array_of(args[0]), args[0].why) if args else (SAME, None)
+    by_rank = why is not None and any(step.text == "the rank" for step in why.steps())
+    if run.checks and not place.is_uniform and (place.kind is Kind.MAIN or by_rank):
+        text = (
+            "the sampler gets another epoch on each process, by which it shuffles before it takes its share: some "
+            "samples are in several shares, others in none; call set_epoch with one number on all"
+        )
+        run.meet("misuse", node, text, args[:1], detail="loss")
 
 
 def of_conversion(
@@ -243,6 +255,7 @@ def of_method(
     on_tpu.of_method(run, receiver, name, node)
     if name == "set_epoch":
         run.meet("epoch", node, name, [receiver])
+        of_epoch(run, args, node)
     if name == "state_dict" and any(run.read(ref, SHARDED) is not None for ref in receiver.of(Instance)):
         run.meet("collective", node, run.segment(getattr(node, "func", node)))
     if name == "load_state_dict" and is_trained(run, receiver):

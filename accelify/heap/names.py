@@ -266,8 +266,8 @@ class Attributes:
             of_class(self.run, [base], node)
             return Value(refs=(ref.cls,) if ref.cls is not None else ())
         if self.run.checks or name == "module":
-            known = {one.kind for one in base.of(Instance)} & _NO_MODELS
-            if not known and all(
+            besides = {one.kind for one in base.of(Instance)} & _NO_MODELS
+            if not besides and all(
                 one.prepared and not self._has_itself(one, name) for one in base.of(Instance)
             ):
                 of_attribute(self.run, ref, name, node)
