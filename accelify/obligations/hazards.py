@@ -22,6 +22,7 @@ from accelify.obligations.exclusive_branches import is_on_another_way
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.missing_steps import never_averaged
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.ordering import is_handle
 from accelify.obligations.padded_shares import padded
 from accelify.obligations.past_wrappers import in_no_model, is_without_gradients
 from accelify.obligations.polled_files import polled
@@ -38,6 +39,7 @@ _MEETINGS = ("backward", "step", "collective")
 # A script that steps by hand may ask for its gradients alone.
 _TRAINING = frozenset({"backward", "step", "gradients"})
 _WRITES = frozenset({"file.write", "file.append"})
+_NAMES = (ast.Name, ast.Attribute)
 
 
 def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
@@ -326,6 +328,27 @@ def _emptied(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         and file_of(other.path) == file_of(path)
         and (other.kind in _WRITES or other.detail.startswith(_WRITING))
     ]
-    if opened and all(map(_is_of_main, opened)):
+    # What is opened for each process's own writing is named where it is written to.
+    written = list(_written_through(event, events))
+    if (opened or written) and all(map(_is_of_main, [*opened, *written])):
         text = "every process opens this file anew: what the main process has written before is gone"
+        text = f"{text}; open it on the main process alone"
         yield made(event, "once", Status.NAMED, text)
+
+
+def _written_through(event: Event, events: Sequence[Event]) -> Iterator[Event]:
+    """What is written through the name that an open file gets as it is opened: `log = open(path, "w")`."""
+    names = set(_names_of(event.module.tree, event.node)) if event.module.tree is not None else set()
+    for other in events if names else ():
+        if other.module is event.module and other.kind in _WRITES and is_handle(other):
+            if names & {ast.unparse(one) for one in ast.walk(other.node) if isinstance(one, _NAMES)}:
+                yield other
+
+
+def _names_of(tree: ast.Module, node: ast.AST) -> Iterator[str]:
+    """What a call is bound to, by an assignment or by `with`."""
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Assign) and one.value is node:
+            yield from map(ast.unparse, one.targets)
+        elif isinstance(one, ast.withitem) and one.context_expr is node and one.optional_vars is not None:
+            yield ast.unparse(one.optional_vars)
