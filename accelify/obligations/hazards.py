@@ -39,7 +39,7 @@ _MEETINGS = ("backward", "step", "collective")
 # A script that steps by hand may ask for its gradients alone.
 _TRAINING = frozenset({"backward", "step", "gradients"})
 _WRITES = frozenset({"file.write", "file.append"})
-_NAMES = (ast.Name, ast.Attribute)
+_LAST_LINE = 1_000_000
 
 
 def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
@@ -338,17 +338,22 @@ def _emptied(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 
 def _written_through(event: Event, events: Sequence[Event]) -> Iterator[Event]:
     """What is written through the name that an open file gets as it is opened: `log = open(path, "w")`."""
-    names = set(_names_of(event.module.tree, event.node)) if event.module.tree is not None else set()
-    for other in events if names else ():
-        if other.module is event.module and other.kind in _WRITES and is_handle(other):
-            if names & {ast.unparse(one) for one in ast.walk(other.node) if isinstance(one, _NAMES)}:
+    bound = list(_bound(event.module.tree, event.node)) if event.module.tree is not None else []
+    for other in events if bound else ():
+        parts = list(ast.walk(other.node)) if other.module is event.module else []
+        shown = any(isinstance(one, ast.keyword) and one.arg == "file" for one in parts)
+        if (other.kind in _WRITES and is_handle(other)) or (other.kind == "terminal.write" and shown):
+            used = {ast.unparse(one) for one in parts if isinstance(one, ast.Name | ast.Attribute)}
+            if any(name in used and first <= other.line <= last for name, first, last in bound):
                 yield other
 
 
-def _names_of(tree: ast.Module, node: ast.AST) -> Iterator[str]:
-    """What a call is bound to, by an assignment or by `with`."""
+def _bound(tree: ast.Module, node: ast.AST) -> Iterator[tuple[str, int, int]]:
+    """What a call is bound to, by an assignment or by `with`, each with the lines in which it is that."""
     for one in ast.walk(tree):
         if isinstance(one, ast.Assign) and one.value is node:
-            yield from map(ast.unparse, one.targets)
-        elif isinstance(one, ast.withitem) and one.context_expr is node and one.optional_vars is not None:
-            yield ast.unparse(one.optional_vars)
+            yield from ((ast.unparse(target), one.lineno, _LAST_LINE) for target in one.targets)
+        elif isinstance(one, ast.With | ast.AsyncWith):
+            for item in one.items:
+                if item.context_expr is node and item.optional_vars is not None:
+                    yield ast.unparse(item.optional_vars), one.lineno, one.end_lineno or one.lineno
