@@ -103,7 +103,8 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "gathered", Status.NAMED, text)
     elif event.kind == "sampler":
-        if not event.detail and _passes_again(events) and not numbered(event, events):
+        again = _passes_again(events) or any(loop.trains for loop in event.loops)  # one for each pass
+        if not event.detail and again and not numbered(event, events):
             text = (
                 "the sampler shuffles alike in every epoch; call `sampler.set_epoch(epoch)` before each pass "
                 "through the loader"

@@ -23,7 +23,8 @@ LEFT = [
 @pytest.mark.parametrize("text", EMPTIED)
 def test_who_comes_later_empties_what_the_main_process_has_written(text, tmp_path):
     ((code, line),) = named(OPENED.format(text), tmp_path)
-    assert code == "ACC702" and 'open("log.txt", "w")' in line
+    assert code == "ACC702"
+    assert 'open("log.txt", "w")' in line
 
 
 @pytest.mark.parametrize("text", LEFT)
