@@ -19,7 +19,7 @@ from accelify.heap.gradient_scalers import scales_alone
 from accelify.heap.loaded_files import is_of_weights
 from accelify.heap.options import NUMBER
 from accelify.heap.prepare_calls import assigned, taken
-from accelify.heap.run import Run
+from accelify.heap.run import Event, Run
 from accelify.heap.values import (
     BATCH,
     SPAWNED,
@@ -404,6 +404,8 @@ def of_result(
     run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
 ) -> None:
     """What a collective of torch.distributed gathers, and its result, which is None: it writes to what it gets."""
+    if "_object" in name and any(map(_is_nccl, run.events)):
+        _on_current(run, [constant("cuda")], node)  # NCCL sends the bytes of an object from there
     if kind := "gathers" if "gather" in name else "reduces" if "reduce" in name else "":
         run.meet(kind, node, name, [*args, *(keywords[word] for word in ("op",) if word in keywords)])
     tree = run.module.tree
@@ -415,6 +417,14 @@ def of_result(
     if node not in plain:
         text = f"`{name}` returns None: it changes its argument in place, which is what to use"
         run.meet("misuse", node, text, detail="content")
+
+
+def _is_nccl(event: Event) -> bool:
+    """Whether the processes join by NCCL, and none says there which device is its own."""
+    words = event.node.keywords if event.kind == "joins" and isinstance(event.node, ast.Call) else []
+    given = [*getattr(event.node, "args", ()), *(one.value for one in words)] if event.kind == "joins" else []
+    by_nccl = any(isinstance(one, ast.Constant) and "nccl" in str(one.value) for one in given)
+    return by_nccl and all(one.arg != "device_id" for one in words)
 
 
 def thrown_away(run: Run, name: str, node: ast.AST) -> None:
