@@ -18,8 +18,8 @@ from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.branches_by_rank import are_crossed, are_met, called_with, is_on_both_ways
 from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation, whole_of
-from accelify.obligations.error_messages import MESSAGES, is_of_error, is_of_failing
-from accelify.obligations.hazards import goes_into_training, hazards_of
+from accelify.obligations.error_messages import MESSAGES, ends_by_error, is_of_error, is_of_failing
+from accelify.obligations.hazards import are_without_training, goes_into_training, hazards_of
 from accelify.obligations.input_gradients import is_for_input
 from accelify.obligations.left_groups import after_leaving
 from accelify.obligations.loaded_weights import is_of_no_device
@@ -41,7 +41,7 @@ from accelify.obligations.rank_labels import (
 from accelify.obligations.runs import has_accelerator, is_within_step
 from accelify.obligations.sample_messages import is_of_own_sample
 from accelify.obligations.sampler_epochs import numbered
-from accelify.obligations.schedules import TRAINING, scheduled, stepped
+from accelify.obligations.schedules import scheduled, stepped
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
@@ -139,7 +139,11 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     if one.demand == "path" and (event.path is None or _is_of_some(event, events) or is_handle(event)):
         return  # another process's is of no account; an open file was named where it was opened
     if one.sink == "state.write" and one.demand == "same":
-        if not goes_into_training(event, events) or _is_taken_back(event, one) or _have_left(event, events):
+        if (
+            not goes_into_training(event, events)
+            or _is_taken_back(event, one)
+            or are_without_training(event, events)
+        ):
             return
         one = of_gradients(one, events)
     if one.demand == "content":
@@ -151,7 +155,7 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         # A rank in what is written says no more than who was the last to write the file.
         says = not _writes_one_file(event) and shows_rank(event, events)
         known = _is_shared_out(event) or says or _is_of_own_batch(event)
-        fails = event.kind in (*MESSAGES, "file.write") and event.loops and is_of_failing(event, events)
+        fails = event.kind in (*MESSAGES, "file.write") and event.loops and ends_by_error(event, events)
         known = (
             known or fails or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
         )
@@ -204,18 +208,6 @@ def _is_taken_back(event: Event, one: Obligation) -> bool:
     return last is not None and any(
         guard.kind == "main" and (guard.why.path, guard.why.line) == (last.path, last.line)
         for guard in event.guards
-    )
-
-
-def _have_left(event: Event, events: Sequence[Event]) -> bool:
-    """Whether the ranks that do not come to an event do not come to the training either, as they have left before."""
-    left = {(one.why.path, one.why.line) for one in event.guards if one.parts_ranks and one.left}
-    return any(
-        (one.why.path, one.why.line) in left
-        for other in (events if left else ())
-        if other.kind in TRAINING
-        for one in other.guards
-        if one.left
     )
 
 

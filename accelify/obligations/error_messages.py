@@ -28,15 +28,20 @@ def is_of_error(event: Event) -> bool:
 
 
 def is_of_failing(event: Event, events: Sequence[Event]) -> bool:
-    """Whether it is done by a process that raises an error further, or one that ends in a loop by what it has caught
-    there: an error of its own batch, and no interrupt, which all get.
+    """Whether it is done by a process that raises an error further, or ends by one."""
+    if event.module.tree is not None and event.node in _in_handlers(event.module.tree, raising=True):
+        return True
+    return ends_by_error(event, events)
+
+
+def ends_by_error(event: Event, events: Sequence[Event]) -> bool:
+    """Whether it is done by a process that ends in a loop by what it has caught there: an error of its own batch, and
+    no interrupt, which all get.
 
     Args:
         event: what is done, in the handler or in what that calls.
         events: all of the script.
     """
-    if event.module.tree is not None and event.node in _in_handlers(event.module.tree, raising=True):
-        return True
     trees = {one.module.path: one.module.tree for one in (events if event.loops else ()) if one.module.tree}
     return any(
         first <= line <= last

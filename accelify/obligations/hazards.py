@@ -195,6 +195,23 @@ def _shows_gpus(module: ModuleRef) -> bool:
     )
 
 
+def are_without_training(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the ranks that do not come to an event do not come to the training either: it is named there, or they
+    have left before.
+
+    Args:
+        event: what some ranks do.
+        events: all of the script.
+    """
+    apart = {(one.why.path, one.why.line, one.left) for one in event.guards if one.parts_ranks}
+    return any(
+        (one.why.path, one.why.line, one.left) in apart
+        for other in (events if apart else ())
+        if other.kind in _TRAINING
+        for one in other.guards
+    )
+
+
 def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     """Whether the processes train on with what one of them writes to a model or an optimizer.
 

@@ -35,7 +35,10 @@ def test_one_that_ends_by_its_own_error_does_it_alone(does, ends, tmp_path):
     assert {code for code, _ in found} <= {"ACC704"}
 
 
-@pytest.mark.parametrize(("error", "ends"), [("KeyboardInterrupt", "sys.exit(1)"), ("RuntimeError", "pass")])
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [("KeyboardInterrupt", "sys.exit(1)"), ("KeyboardInterrupt", "raise"), ("RuntimeError", "pass")],
+)
 def test_what_all_get_or_go_on_after_is_done_by_all(error, ends, tmp_path):
     found = named(FAILING.format(error=error, does='save("error.pt")', ends=ends), tmp_path)
     assert ("ACC702", "torch.save(model.module.state_dict(), path)") in found

@@ -71,3 +71,17 @@ def test_a_sampler_gets_one_number_on_all(number, tmp_path):
 @pytest.mark.parametrize("number", ["epoch", "epoch + 1", "100 * epoch"])
 def test_whatever_number_that_is(number, tmp_path):
     assert named(EPOCHS.format(number=number), tmp_path) == []
+
+
+def test_what_an_optimizer_of_the_script_writes_is_not_named_besides(tmp_path):
+    own = """
+class Own(torch.optim.Optimizer):
+    def step(self):
+        for group in self.param_groups:
+            for one in group["params"]:
+                state = self.state[one]
+                state["mean"] = one.grad.clone()
+                one.data.add_(state["mean"], alpha=-0.1)
+"""
+    text = own + TURNS.format(steps=WRONG[0]).replace("torch.optim.SGD", "Own").replace(", lr=0.1", ", {}")
+    assert named(text, tmp_path) == [("ACC704", "model(torch.ones(2, 4)).mean().backward()")]
