@@ -161,7 +161,7 @@ def met_at_the_model(
 )
 def test_a_batch_of_a_plain_loader_meets_a_prepared_model(data: str) -> None:
     (one,) = met_at_the_model(data)
-    assert "gets a batch on the host, and prepare has put the model on the device" in one.message
+    assert "gets a batch on the host, of a loader that is not prepared" in one.message
 
 
 def test_a_batch_that_next_takes_meets_a_prepared_model() -> None:
