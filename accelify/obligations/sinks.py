@@ -473,7 +473,7 @@ def _loss(event: Event) -> Obligation:
         text = "gradients are not averaged over the ranks: a plain backward"
         return made(event, "loss", Status.NAMED, text, value.why)
     whole = next((loop for loop in event.loops if loop.whole is not None), None)
-    if whole is not None and (place.is_same or whole.shared):
+    if whole is not None and (place.kind is Kind.SAME or whole.shared):
         return made(event, "loss", Status.NAMED, "all processes train on the same samples", whole.whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
