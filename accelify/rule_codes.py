@@ -133,7 +133,7 @@ _BY_HAND = """\
 708 free it at the end of each round
 709 let all wait in between
 710 put both on the device of the process
-711 prepare it where it is used
+711 take the results in the order of the arguments
 712 leave it to the Accelerator
 713 gather it once
 714 let the launch choose the device

@@ -26,6 +26,7 @@ from accelify.heap.engines import ALTERED, ENGINE, SAVES_ALONE, is_sharding, put
 from accelify.heap.gradient_scalers import CASTING, PLAIN
 from accelify.heap.models import has_parameters_of, mark
 from accelify.heap.moved import was_sent
+from accelify.heap.prepare_calls import of_prepare
 from accelify.heap.prepared_models import given_back, meet_shapeless, stays
 from accelify.heap.random_draws import OTHER_SEED, STREAMS, seed_alike, seed_apart
 from accelify.heap.run import Run
@@ -263,13 +264,14 @@ def accelerator_method(
         run.meet("collective", node, f"accelerator.{name}")
         return Value(type="torch.Tensor")
     run.depends()
+    order = list(range(len(args)))
     if name.startswith("prepare"):
         named = [*zip(written_arguments(node), args, strict=False)]
         meet_shapeless(run, named, node)
         if run.checks:
             waits = any(map(_is_model, args)) or any(_is_trained(run, arg, value) for arg, value in named)
             run.meet("wrapped", node, name, detail="waits" * waits)
-            misuse.of_prepare(run, args, node)
+            order = of_prepare(run, args, node)
             given_back(run, name, named if not waits else (), node)
     if name in ("prepare", "prepare_model") and run.loops and any(map(_is_model, args)):
         run.meet("prepare", node, f"accelerator.{name}", args)
@@ -283,9 +285,11 @@ def accelerator_method(
                     ref.kind = "module" if unknown else ref.kind
         if len(made) == 1 and any(isinstance(one, ast.Starred) for one in given):
             # `prepare(*loaders)`, of which it is not known how many there are.
-            several = container(run, "list")
+            several = container(run, "tuple")
             put(run, several, made[0])
-            return Value(refs=(several,), type="list")
+            return Value(refs=(several,), type="tuple")
+        # By what the names are meant for: all else that is wrong is found as well.
+        made = [made[number] for number in order]
         return made[0] if len(made) == 1 else tuple_of(run, made)
     if name in ("prepare_model", "prepare_optimizer", "prepare_data_loader", "prepare_scheduler"):
         return prepared(run, first, node)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
 from accelify.domains.replacing import replace
+from accelify.heap.bounds import with_bounds
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import (
     array_of,
@@ -74,7 +75,7 @@ Keywords = Mapping[str, Value]
 
 def _range(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     share = share_of(engine.run, node, Value(), args)
-    return share or Value(refs=(engine.iteration.counted(args, node),))
+    return share or Value(refs=(with_bounds(engine.iteration.counted(args, node), args),))
 
 
 def _enumerate(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
@@ -124,7 +125,10 @@ def _len(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> 
                 return Value(engine.iteration.over_loader(ref, node).rounds, why, type="builtins.int")
         given = engine.calls.special(ref, "__len__", [], node)
         if given is not None:
-            return given
+            # Whatever it asks for that: as many as it has items by their numbers.
+            counts = given.place.is_same and not given.refs and given.type in ("", "builtins.int")
+            by_number = counts and engine.attributes.method(ref, "__getitem__") is not None
+            return replace(given, type=LENGTH) if by_number and given.const is UNSET else given
         over = engine.run.read(ref, "#over")
         if over is not None:
             return _len(engine, [over], {}, node)

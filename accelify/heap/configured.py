@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 _MAKING = frozenset({"hydra.utils.instantiate", "hydra.utils.call"})
+# What runs a script in a folder that the configuration names: by default one by the time at which it is started.
+FRAME = "hydra.main"
+_RUN_FOLDER, _TIMED = ("hydra", "run", "dir"), re.compile(r"\$\{(?:now|hydra\.job\.id)\b")
 _OPTIONS = frozenset({"_recursive_", "_convert_"})
 _FOLDER = re.compile(r"\bconfig_path\s*=\s*[\"']([^\"']+)[\"']")
 _LINE = re.compile(r"^(\s*)([\w-]+):\s*[\"']?([^\s#\"']*)")
@@ -44,6 +47,31 @@ def configured(
     return engine.calls.call(made, args[1:], {SPREAD: Value(), **written}, node)
 
 
+def is_in_one_folder(engine: Interpreter) -> bool:
+    """Whether the files of the configuration name the folder of a run, and each one without the time: all processes
+    have the same one."""
+    root = engine.modules.folder
+    folders = [root, *(root / one for one in _folders(engine))]
+    named = {
+        path
+        for folder in dict.fromkeys(folders)
+        for place, _, text in _files(folder)
+        for keys, path in _entries(text)
+        if (*place, *keys)[-len(_RUN_FOLDER) :] == _RUN_FOLDER
+    }
+    return bool(named) and not any(_TIMED.search(path) for path in named)
+
+
+def _folders(engine: Interpreter) -> list[Path]:
+    """The folders of configurations that decorators name."""
+    named = [
+        Path(module.path).parent / path
+        for module in engine.run.modules
+        for path in _FOLDER.findall(module.text)
+    ]
+    return list(dict.fromkeys(named))
+
+
 def _entry(node: ast.expr) -> tuple[str, ...]:
     """The keys of `cfg.trainer.loss` or `cfg["trainer"]["loss"]`, from the outermost; none of another expression."""
     keys: list[str] = []
@@ -62,12 +90,7 @@ def _targets(engine: Interpreter, entry: tuple[str, ...]) -> set[str]:
     """What the project's files name at an entry, by their lists of defaults where one of these chooses among them."""
     found: list[tuple[tuple[str, ...], str]] = []
     chosen: set[tuple[str, ...]] = set()
-    folders = dict.fromkeys(
-        Path(module.path).parent / path
-        for module in engine.run.modules
-        for path in _FOLDER.findall(module.text)
-    )
-    for folder in folders if entry else ():
+    for folder in _folders(engine) if entry else ():
         for place, file, text in _files(engine.modules.folder / folder):
             chosen |= {(*place, *group.split("/"), choice) for group, choice in _DEFAULT.findall(text)}
             for keys, target in _named(text):
@@ -100,6 +123,11 @@ def _files(folder: Path) -> Iterator[tuple[tuple[str, ...], str, str]]:
 
 def _named(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """The classes that a file names, each with the keys above it."""
+    return ((keys[:-1], value) for keys, value in _entries(text) if keys[-1] == "_target_")
+
+
+def _entries(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What a file sets, each with its keys from the outermost."""
     above: list[tuple[int, str]] = []
     for line in text.splitlines():
         found = _LINE.match(line)
@@ -108,7 +136,5 @@ def _named(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         indent, key, value = len(found[1]), found[2], found[3]
         while above and above[-1][0] >= indent:
             above.pop()
-        keys = tuple(name for _, name in above)
-        if key == "_target_":
-            yield keys, value
         above.append((indent, key))
+        yield tuple(name for _, name in above), value

@@ -34,6 +34,7 @@ from accelify.heap.values import (
     LENGTH,
     MAIN_FLAG,
     MORE,
+    OF_BATCH,
     ONE_FLAG,
     OTHERS_FLAG,
     OWN_DEVICE,
@@ -65,8 +66,8 @@ if TYPE_CHECKING:
 # What is added to a divisor lest it is zero.
 _NEGLIGIBLE = 1e-4
 
-# How the reason for a count of rows ends, and how that for a batch of one rank begins.
-COUNTS, OF_BATCH = "counts samples", "this rank's batch of"
+# How the reason for a count of rows ends.
+COUNTS = "counts samples"
 _MOST_STEPS = 100
 
 # How a condition is described that parts the ranks.

@@ -29,7 +29,6 @@ from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, fill_of, keys_in, tuple_of
-from accelify.heap.counts import OF_BATCH
 from accelify.heap.dividing import by_rank, drawn_at, goes_through, shared_out
 from accelify.heap.joining import join
 from accelify.heap.locations import at
@@ -44,6 +43,7 @@ from accelify.heap.values import (
     COUNTER,
     DEVICE,
     HOST,
+    OF_BATCH,
     OF_SOME,
     TUPLE,
     Class,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 # What is of some of the batches, and of others on each rank.
 _OF_SHARES = frozenset({Kind.ROUND, Kind.LINEAR, Kind.EXTREME, Kind.PARTS, Kind.SHARD, Kind.OWN})
+_GONE_THROUGH_BY_NONE = frozenset({"module", "optimizer", "scheduler"})
 # Of how many known elements each is one by itself.
 _MOST_PAIRS = 6
 
@@ -84,7 +85,12 @@ class Iteration:
 
     def over(self, value: Value, node: ast.AST) -> Iterable:
         """A value as what a loop goes over."""
-        parts = [part for ref in value.refs if (part := self._over_ref(ref, value, node)) is not None]
+        loaders = [ref for ref in value.of(Instance) if ref.kind == "loader"]
+        # Of all that `prepare(*objects)` gives a loop goes over no model.
+        over = [
+            ref for ref in value.refs if not loaders or getattr(ref, "kind", "") not in _GONE_THROUGH_BY_NONE
+        ]
+        parts = [part for ref in over if (part := self._over_ref(ref, value, node)) is not None]
         if parts:
             return parts[0] if len(parts) == 1 else self._one_of(parts, node)
         if is_part(value):
@@ -138,7 +144,7 @@ class Iteration:
         found.samples = next((part.samples for part in alike if not part.samples.is_same), SAME)
         for part in parts:
             found.like(part)
-        if len(alike) < len(parts) and found.whole is None:
+        if len(alike) < len(parts) and found.whole is None and found.uneven is None:
             name = self.run.segment(node)
             text = f"on one way `{name}` is no prepared loader, and every process goes through all of it"
             found.whole = self.run.reason(node, text)

@@ -21,6 +21,7 @@ from accelify.domains.placement import (
 from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import BEGUN
+from accelify.heap.bounds import other_turns
 from accelify.heap.paths import joined_text
 from accelify.heap.values import (
     MAIN_FLAG,
@@ -42,6 +43,18 @@ from accelify.heap.values import (
 # What is true on the ranks that stand under a guard, and false on the others.
 _FLAGS = {"main": MAIN_FLAG, "others": OTHERS_FLAG}
 _OPPOSITE = {"main": "others", "others": "main"}
+
+
+def _alternatives(left: Sequence[Ref], right: Sequence[Ref]) -> list[Ref]:
+    """What two ways give. One of several that `prepare(*objects)` gives, of which it is not known how many there are,
+    is that of the object in whose place it is put."""
+    for before, after in ((left, right), (right, left)):
+        made = [one for one in after if isinstance(one, Instance) and one.wrapped is not None]
+        if len({one.kind for one in made}) > 1:
+            own = [one for one in made if one.wrapped is not None and {*one.wrapped.refs} & {*before}]
+            if len(own) == len(before) > 0:
+                return [*own]
+    return [*left, *right]
 
 
 def _distinct(refs: Sequence[Ref]) -> tuple[Ref, ...]:
@@ -78,7 +91,9 @@ def join(
             return Value(refs=of_main.refs, type=ONCE)
         if guard.kind == "others" and left.of(Library) and right.of(Library):
             left, right = right, left  # that of the main process first
-    refs = left.refs if left.refs == right.refs else _distinct([*left.refs, *right.refs])
+    for over in other_turns(left, right) if guard is not None and guard.kind in _FLAGS else ():
+        over.rounds, over.uneven = own(), guard.why if guard is not None else None
+    refs = left.refs if left.refs == right.refs else _distinct(_alternatives(left.refs, right.refs))
     same_constant = (
         left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)
     )
@@ -239,7 +254,10 @@ def _place(left: Value, right: Value, guard: Guard | None) -> tuple[Placement, R
         for one, other in ((left, right), (right, left)):
             if _is_sent(one) and (other.place.kind is Kind.MAIN or _is_sent(other)):
                 return one.place, one.why  # the others take what the main process has
-        parted = left if not left.place.is_same else right
+        parted, other = (left, right) if not left.place.is_same else (right, left)
+        counts = parted.place.kind is Kind.SAME and parted.place.degree and parted.token is None
+        if counts and _is_number(other.const) and other.const:
+            return MAIN, guard.why  # a share of a number on one side, and a number of all on the other
         return (MAIN, guard.why) if parted.place.is_same else (parted.place, parted.why)
     if left.place == right.place:
         return left.place, left.why or right.why

@@ -16,6 +16,7 @@ from accelify.domains.placement import (
 from accelify.domains.replacing import replace
 from accelify.heap import misuse, options, shapes, single_numbers
 from accelify.heap.axes import arguments_of
+from accelify.heap.configured import FRAME, is_in_one_folder
 from accelify.heap.containers import (
     array_of,
     elements,
@@ -406,7 +407,9 @@ class LibraryCalls:
         return [value for one in row.path for value in arguments_of(one, args, keywords, shift)]
 
     def _happens(self, row: Row, args: Args, keywords: Keywords, shift: int) -> bool:
-        """Whether an effect happens that an argument asks for."""
+        """Whether an effect happens that an argument, or the configuration, asks for."""
+        if row.name == FRAME and is_in_one_folder(self.engine):
+            return False
         asked = [value for one in row.when for value in arguments_of(one, args, keywords, shift)]
         if row.effect == "process.run" and any(
             self.run.read(ref, "#worker") is not None for value in args[:shift] for ref in value.of(Instance)

@@ -17,6 +17,7 @@ from accelify.heap.values import (
     DEVICE,
     HOST,
     MADE_HERE,
+    OF_BATCH,
     TENSOR,
     UNSET,
     Bound,
@@ -253,11 +254,16 @@ def meet_model(
     made = [value for value in tensors[:1] if wrong == HOST and value.where == MADE_HERE]
     # Lengths may go to the model from another place than what it works on; what was fetched is no batch.
     apart = any(value.where == lies for value in tensors) or (
-        wrong == HOST and not all(v.place.is_same for v in met)
+        wrong == HOST and not all(v.place.is_same or _is_batch(v) for v in met)
     )
     if apart or not (met or made) or (made and _made_on_device(run)) or _moves_input(inner or model):
         return
     run.meet("together", node, run.segment(node), met or made, detail=wrong if met else MADE_HERE)
+
+
+def _is_batch(value: Value) -> bool:
+    """Whether it is a batch as its loader gives it."""
+    return value.type == BATCH and value.why is not None and value.why.text.startswith(OF_BATCH)
 
 
 def _moves_input(model: Instance) -> bool:

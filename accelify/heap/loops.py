@@ -69,7 +69,9 @@ class Loops:
         if not over.rounds.is_uniform and not even:
             text = f"`{run.segment(node)}` has other rounds on other ranks"
             kind = "main" if over.rounds.kind is Kind.MAIN else "divergent"  # a list that it alone has filled
-            guard = Guard(kind, run.reason(node, text, over.item.why or over.item), over.rounds)
+            guard = Guard(
+                kind, run.reason(node, text, over.uneven or over.item.why or over.item), over.rounds
+            )
         head: dict[Key, Value | None] = {}
         flow: Flow = Flow()
         written: Written = {}
@@ -77,7 +79,7 @@ class Loops:
         events, first = len(run.events), list[Event]()
         item = over.item if over.shared else self._named(over.item, node)
         with run.loop(node, over.shared, over.samples) as loop:
-            loop.whole, loop.uneven, loop.fewer = over.whole, over.uneven, over.fewer
+            loop.whole, loop.uneven, loop.fewer = over.whole, None if guard else over.uneven, over.fewer
             loop.apart, loop.even = over.apart, over.even
             loop.parted = over.shared or array_of(over.item).kind is Kind.SHARD
             for number in range(_MOST_PASSES):

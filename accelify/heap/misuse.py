@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from accelify.domains.placement import Kind
+from accelify.domains.placement import SAME, Kind
 from accelify.heap import on_tpu
 from accelify.heap.containers import array_of, elements, fill_of
 from accelify.heap.device_texts import is_compared, where_named
-from accelify.heap.dividing import DISTRIBUTED, divides
+from accelify.heap.dividing import DISTRIBUTED
 from accelify.heap.divisors import divisors, made_of
 from accelify.heap.gradient_scalers import scales_alone
 from accelify.heap.loaded_files import is_of_weights
 from accelify.heap.options import NUMBER
-from accelify.heap.run import Run
+from accelify.heap.prepare_calls import assigned, taken
+from accelify.heap.run import Event, Run
 from accelify.heap.values import (
     BATCH,
     SPAWNED,
@@ -118,6 +119,18 @@ def of_sampler(run: Run, args: Sequence[Value], keywords: Mapping[str, Value], n
             "in several shares, others in none; use one seed"
         )
         run.meet("misuse", node, text, [seed], detail="loss")
+
+
+def of_epoch(run: Run, args: Sequence[Value], node: ast.AST) -> None:
+    """The number of the epoch that a sampler gets, which is another one on one process."""
+    place, why = (array_of(args[0]), args[0].why) if args else (SAME, None)
+    by_rank = why is not None and any(step.text == "the rank" for step in why.steps())
+    if run.checks and not place.is_uniform and (place.kind is Kind.MAIN or by_rank):
+        text = (
+            "the sampler gets another epoch on each process, by which it shuffles before it takes its share: some "
+            "samples are in several shares, others in none; call set_epoch with one number on all"
+        )
+        run.meet("misuse", node, text, args[:1], detail="loss")
 
 
 def of_conversion(
@@ -242,6 +255,7 @@ def of_method(
     on_tpu.of_method(run, receiver, name, node)
     if name == "set_epoch":
         run.meet("epoch", node, name, [receiver])
+        of_epoch(run, args, node)
     if name == "state_dict" and any(run.read(ref, SHARDED) is not None for ref in receiver.of(Instance)):
         run.meet("collective", node, run.segment(getattr(node, "func", node)))
     if name == "load_state_dict" and is_trained(run, receiver):
@@ -334,67 +348,6 @@ def _own_device(run: Run) -> str:
     return "accelerator.device" if run.accelerated or not run.checks else "the one of its local rank"
 
 
-def of_prepare(run: Run, args: Sequence[Value], node: ast.AST) -> None:
-    """A call of `prepare`: of a share of the data, or whose results are taken in another order."""
-    for value in args:
-        for ref in value.of(Instance):
-            if ref.kind == "loader" and not ref.prepared and (why := divides(run, ref)) is not None:
-                text = "`prepare` divides once more a loader whose data are each process's share already"
-                text = f"{text}; leave it out, or give it all data"
-                run.meet("misuse", node, text, [Value(why=why)], detail="divided")
-    found = _taken(run, node)
-    if found is None or not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
-        return
-    names = [ast.unparse(one) for one in node.args]
-    if len(found) > 1 and len(found) != len(names):
-        text = f"`prepare` gives {len(names)} objects, and {len(found)} are taken"
-        run.meet("misuse", node, text, detail="taken")
-        return
-    for number, target in enumerate(found):
-        if target in names and names[number] != target:
-            text = f"`prepare` gives its objects in the order of its arguments: `{target}` becomes `{names[number]}`"
-            run.meet("misuse", node, text, detail="taken")
-            return
-
-
-def _taken(run: Run, node: ast.AST) -> list[str] | None:
-    """The texts of what a call is assigned to, also by way of a name; None where it is not assigned."""
-    assigned = list(_assigned(run.module.tree))
-    target = next((target for value, target in assigned if value is node), None)
-    if isinstance(target, ast.Name):
-        named = [one for value, one in assigned if getattr(value, "id", "") == target.id]
-        if (by_number := _by_number(target.id, assigned)) is not None:
-            return by_number
-        target = named[0] if len(named) == 1 and isinstance(named[0], ast.Tuple) else target
-    if target is None:
-        return None
-    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-    return None if any(isinstance(p, ast.Starred) for p in parts) else [*map(ast.unparse, parts)]
-
-
-def _by_number(name: str, assigned: Sequence[tuple[ast.expr, ast.expr]]) -> list[str] | None:
-    """The texts of what is taken of a name by numbers from 0 on, `model, optimizer = prepared[:2]`; None where it is
-    not all taken so, and once."""
-    found = list[str]()
-    for value, target in assigned:
-        if not (isinstance(value, ast.Subscript) and getattr(value.value, "id", "") == name):
-            continue
-        part = value.slice
-        first = (part.lower or ast.Constant(0)) if isinstance(part, ast.Slice) else part
-        several = isinstance(part, ast.Slice) and isinstance(target, ast.Tuple | ast.List)
-        if getattr(first, "value", None) != len(found) or isinstance(part, ast.Slice) != several:
-            return None
-        found += map(ast.unparse, target.elts if isinstance(target, ast.Tuple | ast.List) else [target])
-    return found or None
-
-
-def _assigned(tree: ast.Module | None) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What a module assigns, each with its first target."""
-    for stmt in ast.walk(tree) if tree is not None else ():
-        if isinstance(stmt, ast.Assign):
-            yield stmt.value, stmt.targets[0]
-
-
 def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
     """A gather of what was gathered already."""
     place = array_of(value)
@@ -420,18 +373,18 @@ def of_gather(run: Run, name: str, value: Value, node: ast.AST) -> None:
 
 def _is_cut(run: Run, node: ast.AST) -> bool:
     """Whether the script cuts by hand what a call gives, `labels = labels[:left]`, or what it makes of that."""
-    taken, tree = set(_taken(run, node) or ()), run.module.tree
+    names, tree = set(taken(run, node) or ()), run.module.tree
     for one in ast.walk(tree) if tree is not None else ():
         if isinstance(one, ast.Call) and getattr(one.func, "attr", "") in _FILLING and node in one.args:
             into = ast.unparse(getattr(one.func, "value", one))
             # What the list is put together to, mostly under the same name.
-            made = [to for value, to in _assigned(tree) if into in map(ast.unparse, ast.walk(value))]
-            taken |= {into, *map(ast.unparse, made)}
+            made = [to for value, to in assigned(tree) if into in map(ast.unparse, ast.walk(value))]
+            names |= {into, *map(ast.unparse, made)}
     return tree is not None and any(
         isinstance(one, ast.Subscript)
         and isinstance(one.slice, ast.Slice)
         and one.slice.lower is None
-        and ast.unparse(one.value) in taken
+        and ast.unparse(one.value) in names
         for one in ast.walk(tree)
     )
 
@@ -451,6 +404,8 @@ def of_result(
     run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
 ) -> None:
     """What a collective of torch.distributed gathers, and its result, which is None: it writes to what it gets."""
+    if "_object" in name and any(map(_is_nccl, run.events)):
+        _on_current(run, [constant("cuda")], node)  # NCCL sends the bytes of an object from there
     if kind := "gathers" if "gather" in name else "reduces" if "reduce" in name else "":
         run.meet(kind, node, name, [*args, *(keywords[word] for word in ("op",) if word in keywords)])
     tree = run.module.tree
@@ -462,6 +417,14 @@ def of_result(
     if node not in plain:
         text = f"`{name}` returns None: it changes its argument in place, which is what to use"
         run.meet("misuse", node, text, detail="content")
+
+
+def _is_nccl(event: Event) -> bool:
+    """Whether the processes join by NCCL, and none says there which device is its own."""
+    words = event.node.keywords if event.kind == "joins" and isinstance(event.node, ast.Call) else []
+    given = [*getattr(event.node, "args", ()), *(one.value for one in words)] if event.kind == "joins" else []
+    by_nccl = any(isinstance(one, ast.Constant) and "nccl" in str(one.value) for one in given)
+    return by_nccl and all(one.arg != "device_id" for one in words)
 
 
 def thrown_away(run: Run, name: str, node: ast.AST) -> None:

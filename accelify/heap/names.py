@@ -97,6 +97,10 @@ def _ends_here(name: str, text: str) -> bool:
     return alone is not None and not alone[1].strip().startswith("try:")  # asked for there
 
 
+# What `prepare(*objects)` may give besides a model.
+_NO_MODELS = frozenset({"loader", "optimizer", "scheduler"})
+
+
 class Names:
     """Reads and writes variables."""
 
@@ -262,7 +266,10 @@ class Attributes:
             of_class(self.run, [base], node)
             return Value(refs=(ref.cls,) if ref.cls is not None else ())
         if self.run.checks or name == "module":
-            if all(one.prepared and not self._has_itself(one, name) for one in base.of(Instance)):
+            besides = {one.kind for one in base.of(Instance)} & _NO_MODELS
+            if not besides and all(
+                one.prepared and not self._has_itself(one, name) for one in base.of(Instance)
+            ):
                 of_attribute(self.run, ref, name, node)
             if name == "module" and ref.prepared and ref.wrapped is not None:
                 return ref.wrapped

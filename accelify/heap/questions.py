@@ -11,13 +11,14 @@ from accelify.heap.containers import elements
 from accelify.heap.counts import names_of
 from accelify.heap.misuse import splits
 from accelify.heap.run import Run
-from accelify.heap.values import DEVICE, WRAPPER, Class, Instance, Library, Value, constant
+from accelify.heap.values import DEVICE, WRAPPER, Class, Container, Instance, Library, Value, constant
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
 
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
+_TUPLE = "tuple"
 _OF_CPU = re.compile(r"torch\.[A-Z]\w+Tensor")
 
 
@@ -29,6 +30,9 @@ def is_instance(engine: Interpreter, args: Args, keywords: Keywords, node: ast.A
         modules = [ref for ref in args[0].of(Instance) if ref.kind == "module"]
         if WRAPPER in names and len(modules) == len(args[0].refs) == 1:
             return constant(modules[0].prepared)
+        several = [ref for ref in args[0].of(Container) if ref.type == "tuple"]
+        if _TUPLE in names and len(several) == len(args[0].refs) > 0:
+            return constant(True)  # what `prepare(*objects)` gives
     asked = args[1].refs if len(args) == 2 and not engine.run.checks else ()
     if asked and all(splits(engine.run, ref) for ref in asked):
         # A conversion takes them out, all but those of the project's own classes.

@@ -25,8 +25,9 @@ UNSET = _Unset.UNSET
 POSITIONS = "#positions"
 # Of a slice up to or from a part of the number of rows: `x[: len(x) // 2]`.
 PART_OF_ROWS = "#part of rows"
-# What one iteration of a loader gives: tensors in a structure that only its use shows.
+# What one iteration of a loader gives: tensors in a structure that only its use shows; how one says whose it is.
 BATCH = "#batch"
+OF_BATCH = "this rank's batch of"
 # A tuple or a list of tensors: how long it is counts no samples.
 TUPLE = "builtins.tuple"
 TENSOR, PARAMETER = "torch.Tensor", "torch.nn.Parameter"
@@ -335,11 +336,12 @@ class Iterable(Ref):
     of a loader, where it does, `uneven` why ranks can have different numbers of rounds, `fewer` why they go through
     fewer samples, all together, than the original, `limited` why each rank goes through as many rounds as the original,
     `apart` whether the ranks draw other numbers from torch's stream, `loader` the loader that it goes through to its
-    end, where it is one.
+    end, where it is one, `bounds` the numbers by which a range goes.
     """
 
     __slots__ = (
         "apart",
+        "bounds",
         "elements",
         "even",
         "fewer",
@@ -372,8 +374,8 @@ class Iterable(Ref):
         self.fewer: Reason | None = None
         self.limited: Reason | None = None
         self.loader: Instance | None = None
-        self.apart = False
-        self.even = False
+        self.apart = self.even = False
+        self.bounds: tuple[object, ...] = ()
 
     @property
     def as_many(self) -> bool:

@@ -18,8 +18,8 @@ from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.branches_by_rank import are_crossed, are_met, called_with, is_on_both_ways
 from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation, whole_of
-from accelify.obligations.error_messages import MESSAGES, is_of_error, is_of_failing
-from accelify.obligations.hazards import goes_into_training, hazards_of
+from accelify.obligations.error_messages import MESSAGES, ends_by_error, is_of_error, is_of_failing
+from accelify.obligations.hazards import are_without_training, goes_into_training, hazards_of
 from accelify.obligations.input_gradients import is_for_input
 from accelify.obligations.left_groups import after_leaving
 from accelify.obligations.loaded_weights import is_of_no_device
@@ -41,7 +41,7 @@ from accelify.obligations.rank_labels import (
 from accelify.obligations.runs import has_accelerator, is_within_step
 from accelify.obligations.sample_messages import is_of_own_sample
 from accelify.obligations.sampler_epochs import numbered
-from accelify.obligations.schedules import TRAINING, scheduled, stepped
+from accelify.obligations.schedules import scheduled, stepped
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
 
 # Demands that are the same with and without an original.
@@ -103,7 +103,8 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
             )
             yield made(event, "gathered", Status.NAMED, text)
     elif event.kind == "sampler":
-        if not event.detail and _passes_again(events) and not numbered(event, events):
+        again = _passes_again(events) or any(loop.trains for loop in event.loops)  # one for each pass
+        if not event.detail and again and not numbered(event, events):
             text = (
                 "the sampler shuffles alike in every epoch; call `sampler.set_epoch(epoch)` before each pass "
                 "through the loader"
@@ -135,10 +136,14 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
     if one.demand in _OF_EFFECTS and _is_of_own_file(event):
         if one.demand != "once" or not _is_named_by_figure(event):
             return
-    if one.demand == "path" and (event.path is None or _is_of_some(event) or is_handle(event)):
+    if one.demand == "path" and (event.path is None or _is_of_some(event, events) or is_handle(event)):
         return  # another process's is of no account; an open file was named where it was opened
     if one.sink == "state.write" and one.demand == "same":
-        if not goes_into_training(event, events) or _is_taken_back(event, one) or _have_left(event, events):
+        if (
+            not goes_into_training(event, events)
+            or _is_taken_back(event, one)
+            or are_without_training(event, events)
+        ):
             return
         one = of_gradients(one, events)
     if one.demand == "content":
@@ -150,7 +155,10 @@ def _checked(event: Event, one: Obligation, events: Sequence[Event]) -> Iterator
         # A rank in what is written says no more than who was the last to write the file.
         says = not _writes_one_file(event) and shows_rank(event, events)
         known = _is_shared_out(event) or says or _is_of_own_batch(event)
-        known = known or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
+        fails = event.kind in (*MESSAGES, "file.write") and event.loops and ends_by_error(event, events)
+        known = (
+            known or fails or is_of_error(event) or _is_of_others(event, events) or _ends_none(event, events)
+        )
         known = known or is_of_own_sample(event, events) or fills_environment(event)
         known = known or is_there_already(event, events)
         if not (known or event.name.startswith(_LAUNCHERS)):
@@ -200,18 +208,6 @@ def _is_taken_back(event: Event, one: Obligation) -> bool:
     return last is not None and any(
         guard.kind == "main" and (guard.why.path, guard.why.line) == (last.path, last.line)
         for guard in event.guards
-    )
-
-
-def _have_left(event: Event, events: Sequence[Event]) -> bool:
-    """Whether the ranks that do not come to an event do not come to the training either, as they have left before."""
-    left = {(one.why.path, one.why.line) for one in event.guards if one.parts_ranks and one.left}
-    return any(
-        (one.why.path, one.why.line) in left
-        for other in (events if left else ())
-        if other.kind in TRAINING
-        for one in other.guards
-        if one.left
     )
 
 
@@ -342,10 +338,10 @@ def _is_shared_out(event: Event) -> bool:
     return any(guard.kind == "divergent" and is_by_rank(guard.why) for guard in event.guards)
 
 
-def _is_of_some(event: Event) -> bool:
+def _is_of_some(event: Event, events: Sequence[Event]) -> bool:
     """Whether one process alone does it, or those to which something happens that the others know nothing of."""
     alone = any(guard.kind == "divergent" for guard in event.guards)
-    return _is_of_one(event) or alone or is_of_failing(event)
+    return _is_of_one(event) or alone or is_of_failing(event, events)
 
 
 def _is_of_one(event: Event) -> bool:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from functools import lru_cache
 
 from accelify.heap.containers import array_of
 from accelify.heap.run import Event
 
+# What all processes get at once, and what ends one.
+_INTERRUPTS = frozenset({"KeyboardInterrupt", "BaseException", "ImportError", "ModuleNotFoundError"})
+_EXITS = frozenset({"exit", "_exit", "abort"})
 MESSAGES = frozenset({"terminal.write", "log.write"})
 
 
@@ -23,9 +27,49 @@ def is_of_error(event: Event) -> bool:
     return own and event.node in _in_handlers(tree)  # it says which of its data are to blame
 
 
-def is_of_failing(event: Event) -> bool:
-    """Whether it is done by a process that raises an error further."""
-    return event.module.tree is not None and event.node in _in_handlers(event.module.tree, raising=True)
+def is_of_failing(event: Event, events: Sequence[Event]) -> bool:
+    """Whether it is done by a process that raises an error further, or ends by one."""
+    if event.module.tree is not None and event.node in _in_handlers(event.module.tree, raising=True):
+        return True
+    return ends_by_error(event, events)
+
+
+def ends_by_error(event: Event, events: Sequence[Event]) -> bool:
+    """Whether it is done by a process that ends in a loop by what it has caught there: an error of its own batch, and
+    no interrupt, which all get.
+
+    Args:
+        event: what is done, in the handler or in what that calls.
+        events: all of the script.
+    """
+    trees = {one.module.path: one.module.tree for one in (events if event.loops else ()) if one.module.tree}
+    return any(
+        first <= line <= last
+        for path, line in [(event.module.path, event.line), *event.via]
+        if path in trees
+        for first, last in _ending(trees[path])
+    )
+
+
+@lru_cache(maxsize=64)
+def _ending(tree: ast.Module) -> list[tuple[int, int]]:
+    """The first and last lines of the handlers in loops, or in functions, of a module that end the process."""
+    return [
+        (one.lineno, one.end_lineno or one.lineno)
+        for around in ast.walk(tree)
+        if isinstance(around, ast.For | ast.While | ast.FunctionDef)
+        for one in ast.walk(around)
+        if isinstance(one, ast.ExceptHandler) and one.type is not None
+        if not _INTERRUPTS & {getattr(part, "id", "") for part in ast.walk(one.type)}
+        if _ends(one.body[-1])
+    ]
+
+
+def _ends(stmt: ast.stmt) -> bool:
+    """Whether a statement ends the process."""
+    return isinstance(stmt, ast.Raise) or (
+        isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and _word(stmt.value) in _EXITS
+    )
 
 
 @lru_cache(maxsize=64)

@@ -22,6 +22,7 @@ from accelify.obligations.exclusive_branches import is_on_another_way
 from accelify.obligations.loaded_weights import loaded_bare
 from accelify.obligations.missing_steps import never_averaged
 from accelify.obligations.obligation import Obligation, Status
+from accelify.obligations.ordering import is_handle
 from accelify.obligations.padded_shares import padded
 from accelify.obligations.past_wrappers import in_no_model, is_without_gradients
 from accelify.obligations.polled_files import polled
@@ -38,6 +39,7 @@ _MEETINGS = ("backward", "step", "collective")
 # A script that steps by hand may ask for its gradients alone.
 _TRAINING = frozenset({"backward", "step", "gradients"})
 _WRITES = frozenset({"file.write", "file.append"})
+_LAST_LINE = 1_000_000
 
 
 def hazards_of(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
@@ -193,6 +195,23 @@ def _shows_gpus(module: ModuleRef) -> bool:
     )
 
 
+def are_without_training(event: Event, events: Sequence[Event]) -> bool:
+    """Whether the ranks that do not come to an event do not come to the training either: it is named there, or they
+    have left before.
+
+    Args:
+        event: what some ranks do.
+        events: all of the script.
+    """
+    apart = {(one.why.path, one.why.line, one.left) for one in event.guards if one.parts_ranks}
+    return any(
+        (one.why.path, one.why.line, one.left) in apart
+        for other in (events if apart else ())
+        if other.kind in _TRAINING
+        for one in other.guards
+    )
+
+
 def goes_into_training(event: Event, events: Sequence[Event]) -> bool:
     """Whether the processes train on with what one of them writes to a model or an optimizer.
 
@@ -326,6 +345,32 @@ def _emptied(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         and file_of(other.path) == file_of(path)
         and (other.kind in _WRITES or other.detail.startswith(_WRITING))
     ]
-    if opened and all(map(_is_of_main, opened)):
+    # What is opened for each process's own writing is named where it is written to.
+    written = list(_written_through(event, events))
+    if (opened or written) and all(map(_is_of_main, [*opened, *written])):
         text = "every process opens this file anew: what the main process has written before is gone"
+        text = f"{text}; open it on the main process alone"
         yield made(event, "once", Status.NAMED, text)
+
+
+def _written_through(event: Event, events: Sequence[Event]) -> Iterator[Event]:
+    """What is written through the name that an open file gets as it is opened: `log = open(path, "w")`."""
+    bound = list(_bound(event.module.tree, event.node)) if event.module.tree is not None else []
+    for other in events if bound else ():
+        parts = list(ast.walk(other.node)) if other.module is event.module else []
+        shown = any(isinstance(one, ast.keyword) and one.arg == "file" for one in parts)
+        if (other.kind in _WRITES and is_handle(other)) or (other.kind == "terminal.write" and shown):
+            used = {ast.unparse(one) for one in parts if isinstance(one, ast.Name | ast.Attribute)}
+            if any(name in used and first <= other.line <= last for name, first, last in bound):
+                yield other
+
+
+def _bound(tree: ast.Module, node: ast.AST) -> Iterator[tuple[str, int, int]]:
+    """What a call is bound to, by an assignment or by `with`, each with the lines in which it is that."""
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Assign) and one.value is node:
+            yield from ((ast.unparse(target), one.lineno, _LAST_LINE) for target in one.targets)
+        elif isinstance(one, ast.With | ast.AsyncWith):
+            for item in one.items:
+                if item.context_expr is node and item.optional_vars is not None:
+                    yield ast.unparse(item.optional_vars), one.lineno, one.end_lineno or one.lineno

@@ -70,6 +70,7 @@ def _in_order(events: Sequence[Event], line: int = 0) -> Iterator[Obligation]:
     asked: dict[str, list[Event]] = {}
     folders: dict[str, Event] = {}
     listed: dict[str, Event] = {}
+    filled: dict[str, Event] = {}
     for event in events:
         # A wrapper around a model waits for that of each process as it is made.
         waits = event.kind in _MEETINGS or (event.kind == "wrapped" and event.detail == "waits")
@@ -78,6 +79,7 @@ def _in_order(events: Sequence[Event], line: int = 0) -> Iterator[Obligation]:
             asked.clear()
             folders.clear()
             listed.clear()
+            filled.clear()
         if event.kind == "process.run" and _of_main(event):
             # What a command writes is among what it names.
             for word in (word for value in event.shown for word in words_of(value)):
@@ -87,6 +89,12 @@ def _in_order(events: Sequence[Event], line: int = 0) -> Iterator[Obligation]:
         name = file_of(event.path)
         if not name or is_handle(event):
             continue
+        if event.kind == "folder.list":
+            yield from (
+                _still_filled(event, one) for other, one in filled.items() if _lists(event, name, other)
+            )
+        elif _is_by_rank(event) and _writes(event):
+            filled.setdefault(name, event)
         if event.kind in _MAKES or (_of_main(event) and _writes(event)):
             found = _listing_around(name, listed)
             # What a loop goes over has its name already.
@@ -121,6 +129,28 @@ def _in_order(events: Sequence[Event], line: int = 0) -> Iterator[Obligation]:
                 before_now.append(event)
             if event.kind == "folder.list":
                 listed.setdefault(name, event)
+
+
+def _is_by_rank(event: Event) -> bool:
+    """Whether each process has a file of its own, by its rank."""
+    path = event.path
+    if (
+        path is None
+        or path.place.is_uniform
+        or path.why is None
+        or any(one.parts_ranks for one in event.guards)
+    ):
+        return False
+    return any(step.text == "the rank" for step in path.why.chain())
+
+
+def _still_filled(event: Event, write: Event) -> Obligation:
+    """A folder that is listed, in which each process puts a file of its own."""
+    text = (
+        f"`{_called(event)}` lists a folder in which the other processes may still write their files: nothing waits "
+        "for them in between"
+    )
+    return _named(event, text, Reason(f"`{_called(write)}`", write.module.path, write.line), "order")
 
 
 def _are_of_rounds(one: Event, other: Event, line: int) -> bool:

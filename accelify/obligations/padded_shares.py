@@ -11,10 +11,10 @@ from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of
-from accelify.heap.counts import COUNTS, OF_BATCH
+from accelify.heap.counts import COUNTS
 from accelify.heap.dividing import DISTRIBUTED
 from accelify.heap.run import Event, why_of
-from accelify.heap.values import Instance, ModuleRef, Value
+from accelify.heap.values import OF_BATCH, Instance, ModuleRef, Value
 from accelify.obligations.drawn_batches import ADDED
 from accelify.obligations.loaded_weights import bindings
 from accelify.obligations.obligation import Obligation, Status

@@ -34,6 +34,8 @@ def unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """
     if not event.loops or not event.loops[-1].trains or is_without_gradients(event, events):
         return
+    if is_averaged_by_hand(event, events):
+        return
     if _goes_past(event, events):
         text = (
             "this goes past the wrapper of a model that nothing calls here: its gradients are not averaged over the "
@@ -42,8 +44,7 @@ def unprepared(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         by, one = _way_past(event), made(event, "prepared", Status.NAMED, text)
         yield one if by is None else replace(one, path=by[0], line=by[1], column=1)
         return
-    alone = event.detail == "stepped" and not is_averaged_by_hand(event, events)
-    if is_trained_in(event, events) and not alone:
+    if is_trained_in(event, events) and event.detail != "stepped":
         return
     past = "a model that is not prepared" if has_accelerator(event, events) else "the model past its wrapper"
     if any(other.detail == "bare" and other.loops[-1:] == event.loops[-1:] for other in events):

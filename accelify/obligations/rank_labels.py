@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import KEYS
-from accelify.heap.counts import OF_BATCH
 from accelify.heap.paths import TEMPORARY
 from accelify.heap.random_draws import DRAWS, OTHER_SEED, SEEDED_APART, UNSEEDED
 from accelify.heap.run import Event
 from accelify.heap.transfers import NAMES_PROCESS, TIME
-from accelify.heap.values import Container, Value
+from accelify.heap.values import OF_BATCH, Container, Value
 from accelify.obligations.sinks import places
 
 # How a reason ends that says that something is taken by the rank.
@@ -84,9 +83,10 @@ def is_by_rank(why: Reason) -> bool:
 
 def is_alone(event: Event, value: Value, why: Reason) -> bool:
     """Whether it is the rank by itself that makes a value what it is, or what the process draws, of what goes to a
-    file, such as pictures, or of some samples for a look: of a number that is shown, all are to have drawn the same
-    one."""
-    looks = event.kind == "file.write" or any(map(_SOME.match, (step.text for step in why.steps())))
+    file, such as pictures, of some samples for a look, or of what is shown beside no training: of a number that is
+    shown of a training, all are to have drawn the same one."""
+    some = any(map(_SOME.match, (step.text for step in why.steps())))
+    looks = some or event.kind == "file.write" or not any(loop.trains for loop in event.loops)
     return _is_of_rank_alone(value, why) or (looks and _is_drawn_alone(why))
 
 

@@ -91,13 +91,19 @@ def _is_of_own_steps(event: Event) -> bool:
         ast.unparse(target) for one in assigned if "len(" in ast.unparse(one.value) for target in one.targets
     }
     lengths = {
-        ast.unparse(arg)
+        ast.unparse(_bare(arg))
         for call in made
         if isinstance(call, ast.Call)
         for arg in [*call.args, *(word.value for word in call.keywords)]
-        if isinstance(arg, ast.Name | ast.Attribute | ast.Subscript)
+        if isinstance(_bare(arg), ast.Name | ast.Attribute | ast.Subscript)
     }
     return bool(lengths & ends - counted)
+
+
+def _bare(number: ast.expr) -> ast.expr:
+    """A number without the call that makes it one: `int(args.steps)`."""
+    converts = isinstance(number, ast.Call) and getattr(number.func, "id", "") in ("int", "round")
+    return number.args[0] if isinstance(number, ast.Call) and converts and number.args else number
 
 
 def _ends_of(loop: ast.For | ast.While) -> Iterator[str]:
@@ -107,7 +113,7 @@ def _ends_of(loop: ast.For | ast.While) -> Iterator[str]:
     ]
     for test in [loop.test, *tests] if isinstance(loop, ast.While) else tests:
         yield from (
-            ast.unparse(part)
+            ast.unparse(_bare(part))
             for one in ast.walk(test)
             if isinstance(one, ast.Compare)
             for part in (one.left, *one.comparators)

@@ -48,7 +48,7 @@ _OF_OTHER_ROUNDS = {
 }
 _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
 _PLACES = {
-    HOST: "`{}` gets a batch on the host, of a loader that is not prepared: prepare has put the model on the device",
+    HOST: "`{}` gets a batch on the host, of a loader that is not prepared, and the model on the device; prepare both",
     MADE_HERE: "`{}` gets a tensor that is made on the host, and prepare has put the model on the device",
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
     READ: "`{}` reads a tensor on the host, which lies on the device; take it there first: .cpu()",
@@ -473,7 +473,7 @@ def _loss(event: Event) -> Obligation:
         text = "gradients are not averaged over the ranks: a plain backward"
         return made(event, "loss", Status.NAMED, text, value.why)
     whole = next((loop for loop in event.loops if loop.whole is not None), None)
-    if whole is not None and (place.is_same or whole.shared):
+    if whole is not None and (place.kind is Kind.SAME or whole.shared):
         return made(event, "loss", Status.NAMED, "all processes train on the same samples", whole.whole)
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)

@@ -41,6 +41,24 @@ RIGHT = {
 }
 
 
+PAST = """
+for x, y in loader:
+    opt.zero_grad()
+    loss = F.mse_loss(model.module.linear(x), y)
+    loss.backward()
+    for p in model.parameters():
+        if p.grad is not None:
+            {}
+    opt.step()
+"""
+
+
+def test_past_the_wrapper_with_gradients_that_are_put_together_by_hand(tmp_path):
+    bare = named(GROUP + NET + PAST.format("p.grad.clamp_(-1, 1)"), tmp_path)
+    assert [code for code, _ in bare] == ["ACC705"]
+    assert not named(GROUP + NET + PAST.format("dist.all_reduce(p.grad)"), tmp_path)
+
+
 @pytest.mark.parametrize("rest", BY_HAND.values(), ids=BY_HAND)
 def test_steps_by_gradients_of_one_process(rest, tmp_path):
     found = findings(GROUP + NET + LOOP + rest, tmp_path)
