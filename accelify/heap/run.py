@@ -195,10 +195,9 @@ class Run:
         if not 0 < line <= len(lines):
             return ""
         end = getattr(node, "end_col_offset", None) if getattr(node, "end_lineno", 0) == line else None
-        text = lines[line - 1]
-        # The columns are those of bytes.
-        part = text[column:end] if text.isascii() else text.encode()[column:end].decode(errors="replace")
-        text = part.strip()
+        text = lines[line - 1]  # the columns are those of bytes
+        text = text[column:end] if text.isascii() else text.encode()[column:end].decode(errors="replace")
+        text = text.strip()
         if end is None:
             text += " ..."
         if len(text) <= _LONGEST_SEGMENT:
@@ -219,9 +218,8 @@ class Run:
         for value in sorted(values, key=_distance) if len(values) > 1 else values:
             if isinstance(value, Reason):
                 parents.append(value)
-            elif value is not None and (value.why is not None or value.refs):
-                if (parent := why_of(value)) is not None:
-                    parents.append(parent)
+            elif value is not None and (parent := why_of(value)) is not None:
+                parents.append(parent)
         return Reason(text, self.module.path, getattr(node, "lineno", 0), tuple(parents), by_data, cause)
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:

@@ -83,10 +83,9 @@ def is_by_rank(why: Reason) -> bool:
 
 def is_alone(event: Event, value: Value, why: Reason) -> bool:
     """Whether it is the rank by itself that makes a value what it is, or what the process draws, of what goes to a
-    file, such as pictures, of some samples for a look, or of what is shown beside no training: of a number that is
-    shown of a training, all are to have drawn the same one."""
-    some = any(map(_SOME.match, (step.text for step in why.steps())))
-    looks = some or event.kind == "file.write" or not any(loop.trains for loop in event.loops)
+    file, such as pictures, or of some samples for a look: of a number that is shown, all are to have drawn the same
+    one."""
+    looks = event.kind == "file.write" or any(map(_SOME.match, (step.text for step in why.steps())))
     return _is_of_rank_alone(value, why) or (looks and _is_drawn_alone(why))
 
 
