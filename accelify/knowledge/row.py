@@ -45,7 +45,7 @@ TRANSFERS = {
 """What becomes of the arguments, with what each word says."""
 EFFECTS = (
     "terminal.write bar.show log.write file.write file.append file.read file.delete file.move folder.make "
-    "folder.delete folder.list tracker.start tracker.log tracker.end network.get network.send process.run "
+    "folder.delete folder.fill folder.list tracker.start tracker.log tracker.end network.get network.send process.run "
     "random.seed state.write figure.show wait.input search.run"
 ).split()
 KINDS = (

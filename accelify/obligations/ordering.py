@@ -18,7 +18,9 @@ from accelify.heap.run import Event
 from accelify.heap.values import Instance
 from accelify.obligations.obligation import Obligation, Status
 
-_WRITES = frozenset({"file.write", "file.append", "file.move", "folder.make", "folder.delete", "file.delete"})
+_WRITES = frozenset(
+    "file.write file.append file.move folder.fill folder.make folder.delete file.delete".split()
+)
 _READS = frozenset({"file.read", "folder.list", "file.handed"})
 # What makes a folder, or something in it, that others then find there.
 _MAKES = frozenset({"folder.make", "tracker.start"})
@@ -194,10 +196,14 @@ def _is_same_call(one: Event, other: Event) -> bool:
 
 
 def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:
-    """What was written in a folder that is listed."""
-    if event.kind != "folder.list":
-        return None
-    return next((one for other, one in written.items() if _lists(event, name, other)), None)
+    """What was written in a folder that is listed, or filled the folder of what is read."""
+    forms = forms_of(event.path) if event.path is not None else []
+    for other, one in written.items():
+        if event.kind == "folder.list" and _lists(event, name, other):
+            return one
+        if one.kind == "folder.fill" and any(form.startswith(f"{other}/") for form in forms):
+            return one
+    return None
 
 
 def _listing_around(name: str, listed: Mapping[str, Event]) -> Event | None:

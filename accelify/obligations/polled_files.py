@@ -13,7 +13,7 @@ from accelify.obligations.sinks import made
 
 _MEETINGS = frozenset({"backward", "step", "collective"})
 _CHANGES = frozenset(
-    {"file.write", "file.append", "file.delete", "file.move", "folder.make", "folder.delete"}
+    {"file.write", "file.append", "file.delete", "file.move", "folder.fill", "folder.make", "folder.delete"}
 )
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)

@@ -23,7 +23,7 @@ from accelify.obligations.unread_library_paths import writes_below
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
 _LOGGED = frozenset({"log.write", "tracker.log"})
-_WRITTEN = frozenset({"file.write", "file.append", "network.send"})
+_WRITTEN = frozenset({"file.write", "file.append", "folder.fill", "network.send"})
 SHOWING = _SHOWN | _WRITTEN
 _ONCE = frozenset(
     "network.get folder.delete file.delete file.move tracker.start tracker.end process.run wait.input "

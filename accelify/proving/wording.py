@@ -20,6 +20,7 @@ _DONE = {
     "file.append": "appends to a file here",
     "file.delete": "deletes this file",
     "file.move": "moves this file",
+    "folder.fill": "writes files into this folder",
     "folder.make": "makes a folder here",
     "folder.delete": "deletes this folder",
     "network.get": "downloads this at the same time, where it is not there yet",

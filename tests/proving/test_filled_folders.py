@@ -40,6 +40,33 @@ def test_what_is_listed_is_not_what_is_written(listed, tmp_path):
     assert named(FILLED.format(written=WRITTEN[0], between="", listed=listed), tmp_path) == []
 
 
+UNPACKED = """
+import shutil
+import tarfile
+import zipfile
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    {unpacked}
+{between}
+{read}
+"""
+UNPACKING = [
+    'with tarfile.open("rows.tgz") as archive:\n        archive.extractall("rows")',
+    'with zipfile.ZipFile("rows.zip") as archive:\n        archive.extractall(path="rows")',
+    'shutil.unpack_archive("rows.zip", "rows")',
+]
+
+
+@pytest.mark.parametrize("unpacked", UNPACKING)
+def test_files_of_an_archive_that_the_main_process_unpacks(unpacked, tmp_path):
+    read = 'rows = open("rows/first/a.csv").read()'
+    found = named(UNPACKED.format(unpacked=unpacked, between="", read=read), tmp_path)
+    assert found == [("ACC709", read)]
+    assert named(UNPACKED.format(unpacked=unpacked, between="dist.barrier()", read=read), tmp_path) == []
+    other = 'rows = open("rows_of_others/a.csv").read()'
+    assert named(UNPACKED.format(unpacked=unpacked, between="", read=other), tmp_path) == []
+
+
 ANEW = """
 def batches():
     return iter(DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle={shuffle})))
