@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from accelify.frame_stack import with_room
+
 _Result = TypeVar("_Result")
 # Python's parser does not read what is nested deeper than a few thousand times.
 _DEEPEST = 60_000
@@ -24,7 +26,7 @@ def deeply(work: Callable[[], _Result]) -> _Result:
         RecursionError: the larger stack is not enough either.
     """
     try:
-        return work()
+        return with_room(work)
     except RecursionError:
         if getattr(_large, "here", False):
             raise
@@ -34,7 +36,7 @@ def deeply(work: Callable[[], _Result]) -> _Result:
     def run() -> None:
         _large.here = True
         try:
-            results.append(work())
+            results.append(with_room(work))
         except BaseException as error:  # which is raised where it was waited for
             failed.append(error)
 

@@ -195,7 +195,10 @@ class Run:
         if not 0 < line <= len(lines):
             return ""
         end = getattr(node, "end_col_offset", None) if getattr(node, "end_lineno", 0) == line else None
-        text = lines[line - 1].encode()[column:end].decode(errors="replace").strip()
+        text = lines[line - 1]
+        # The columns are those of bytes.
+        part = text[column:end] if text.isascii() else text.encode()[column:end].decode(errors="replace")
+        text = part.strip()
         if end is None:
             text += " ..."
         if len(text) <= _LONGEST_SEGMENT:
@@ -212,13 +215,14 @@ class Run:
         cause: bool = False,
     ) -> Reason:
         """Why, at a node: the parents are the reasons of the values, the furthest from the same first."""
-        parents = [
-            value if isinstance(value, Reason) else why_of(value)
-            for value in (sorted(values, key=_distance) if len(values) > 1 else values)
-            if value is not None
-        ]
-        found = tuple([parent for parent in parents if parent is not None])
-        return Reason(text, self.module.path, getattr(node, "lineno", 0), found, by_data, cause)
+        parents = list[Reason]()
+        for value in sorted(values, key=_distance) if len(values) > 1 else values:
+            if isinstance(value, Reason):
+                parents.append(value)
+            elif value is not None and (value.why is not None or value.refs):
+                if (parent := why_of(value)) is not None:
+                    parents.append(parent)
+        return Reason(text, self.module.path, getattr(node, "lineno", 0), tuple(parents), by_data, cause)
 
     def made(self, node: ast.AST, place: Placement, *values: Value, type_: str = "", text: str = "") -> Value:
         """A value that an operation made of others; a reason is put together only where it will be asked for."""

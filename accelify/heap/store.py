@@ -102,19 +102,19 @@ class Store:
         newly = max(last, new[-1]) if new else last
         if newly >= newest.level:
             return
-        read, of = (value, -1), None
+        round_, shared, read = newest.round, newest.shared, None
         for piece in reversed(pieces):
-            if serial > piece.made or newly >= piece.level or key in piece.reads:
+            reads = piece.reads
+            if serial > piece.made or newly >= piece.level or key in reads:
                 break
-            if of is None or of.round != piece.round or of.shared != piece.shared:
-                read = value, self._since(value, serial, last, piece.round, piece.shared)
-                of = piece
-            if not softly:
-                piece.reads[key] = read
-            elif key in piece.joins:
-                break
-            else:
-                piece.joins[key] = read
+            if read is None or round_ != piece.round or shared != piece.shared:
+                round_, shared = piece.round, piece.shared
+                read = value, self._since(value, serial, last, round_, shared)
+            if softly:
+                reads = piece.joins
+                if key in reads:
+                    break
+            reads[key] = read
 
     def look(self, owner: Ref) -> None:
         """A read of all elements, or all fields, of an object."""
@@ -254,10 +254,12 @@ class Store:
         """Note what a piece reads in one around it; `apart` where nothing of that was written since that one began."""
         outer.taken[piece] = apart
         reads = piece.all_reads()
+        known, made, pieces = outer.reads, outer.made, [outer]
         for key in reads.adding if apart else piece.reads:
-            self.note(*key, pieces=[outer])
+            if key not in known and key[0].serial <= made:
+                self.note(*key, pieces=pieces)
         for key in reads.joins if apart else piece.joins:
-            self.note(*key, softly=True, pieces=[outer])
+            self.note(*key, softly=True, pieces=pieces)
         for inner in () if apart else piece.inner():
             if inner not in outer.taken:
                 read, last = inner.all_reads(), len(self._journals)
