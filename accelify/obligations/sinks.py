@@ -48,7 +48,7 @@ _OF_OTHER_ROUNDS = {
 }
 _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
 _PLACES = {
-    HOST: "`{}` gets a batch on the host, of a loader that is not prepared, and the model on the device; prepare both",
+    HOST: "`{}` gets a batch on the host, of a loader that is not prepared: the model is on the device; prepare it",
     MADE_HERE: "`{}` gets a tensor that is made on the host, and prepare has put the model on the device",
     DEVICE: "`{}` gets a batch on the device, where prepare has put it, and the model was sent to the host",
     READ: "`{}` reads a tensor on the host, which lies on the device; take it there first: .cpu()",
