@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from accelify.report.style import counted
 from accelify.verify.compare.losses import Comparison, coarsest
 from accelify.verify.compare.verdict import ASPECTS, WRONG, Check, Verdict
 from accelify.verify.lines import ORIGINAL, LineMap
@@ -129,7 +130,7 @@ def notes(report: Report) -> Iterator[str]:
     first, last = (f"{original.losses[k]:.6g}" for k in (0, -1))
     by_optimizer = Counter(step.optimizer for step in original.ranks[0].steps)
     steps, calls = by_optimizer.total() or original.steps, len(original.losses)
-    made = f"{steps} optimizer steps"
+    made = counted(steps, "optimizer step")
     if len(by_optimizer) > 1:
         made = f"{steps} steps of {len(by_optimizer)} optimizers"
     if calls > steps:
@@ -145,7 +146,8 @@ def notes(report: Report) -> Iterator[str]:
     if report.unseen is not None:
         what = ", ".join(report.unseen.what) or "schedules, evaluation"
         more = f"--steps {report.unseen.steps} goes beyond it" if report.unseen.steps else "give more --steps"
-        yield f"{original.steps} steps end within the original's first epoch; not reached there: {what}; {more}."
+        made = counted(original.steps, "step")
+        yield f"a run of {made} ends within the original's first epoch; not reached: {what}; {more}."
 
 
 def explanations(report: Report) -> list[str]:

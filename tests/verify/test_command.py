@@ -268,7 +268,7 @@ def test_what_comes_after_the_first_epoch_is_named_with_the_steps_that_reach_it(
         done = verify("train.py", "--steps", str(steps), cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert ("\nverdict so far " in done.stdout) == is_cut
-        said = next((one for one in done.stdout.splitlines() if "not reached there" in one), "")
+        said = next((one for one in done.stdout.splitlines() if "not reached:" in one), "")
         assert bool(said) == is_cut
         if is_cut:
             what = (
