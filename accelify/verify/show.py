@@ -147,7 +147,7 @@ def notes(report: Report) -> Iterator[str]:
         what = ", ".join(report.unseen.what) or "schedules, evaluation"
         more = f"--steps {report.unseen.steps} goes beyond it" if report.unseen.steps else "give more --steps"
         made = counted(original.steps, "step")
-        yield f"a run of {made} ends within the original's first epoch; not reached: {what}; {more}."
+        yield f"A run of {made} ends within the original's first epoch; not reached: {what}; {more}."
 
 
 def explanations(report: Report) -> list[str]:
