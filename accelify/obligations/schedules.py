@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from accelify.heap.run import Event
 from accelify.obligations.obligation import Obligation, Status
-from accelify.obligations.runs import has_accelerator
+from accelify.obligations.runs import has_accelerator, has_own_runtime
 from accelify.obligations.sinks import made
 
 TRAINING = frozenset({"backward", "step"})
@@ -40,7 +41,10 @@ def scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     with_steps = any(one.kind in TRAINING and one.loops and one.loops[-1].number == rounds for one in events)
     if event.detail != "plain" and any(other.detail == "schedules alone" for other in events):
         return  # a prepared one takes one step at each call
+    each_window = _is_in_window(event)
     if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
+        if has_own_runtime(event, events):
+            return  # it knows an epoch's step from one of a batch
         text = (
             "a prepared scheduler takes a step for every process at each call; leave one that is stepped once an "
             "epoch out of prepare"
@@ -62,6 +66,17 @@ def scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield made(event, "rounds", Status.NAMED, text)
     elif event.detail in ("plain", "whole") and event.shared and has_accelerator(event, events):
         text = "the scheduler counts the batches of one process, and goes on N times too slowly; prepare it"
+        if each_window:
+            text += (
+                ", and give it its length in optimizer steps: once it is prepared, it steps where gradients are "
+                "accumulated no further, once for each window of `accumulate`"
+            )
+        yield made(event, "rounds", Status.NAMED, text)
+    elif event.detail not in ("plain", "whole") and each_window and _is_of_batches(event):
+        text = (
+            "a prepared scheduler steps once for each window of `accumulate`, and its length is in batches: it does "
+            "not come to its end; divide the length by gradient_accumulation_steps"
+        )
         yield made(event, "rounds", Status.NAMED, text)
     elif event.detail == "whole" and event.shared and not any(other.detail == "own size" for other in events):
         text = (
@@ -69,6 +84,53 @@ def scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             "it ends after 1/N of its length; divide that by the number of processes"
         )
         yield made(event, "rounds", Status.NAMED, text)
+
+
+def _is_in_window(event: Event) -> bool:
+    """Whether it stands under `with accelerator.accumulate(...)` of windows that may be longer than one batch."""
+    tree = event.module.tree
+    if tree is None:
+        return False
+    around = any(
+        _is_call_of(item.context_expr, "accumulate") and one.lineno <= event.line <= (one.end_lineno or 0)
+        for one in ast.walk(tree)
+        if isinstance(one, ast.With)
+        for item in one.items
+    )
+    return around and any(
+        word.arg == "gradient_accumulation_steps" and getattr(word.value, "value", None) != 1
+        for one in ast.walk(tree)
+        if _is_call_of(one, "Accelerator")
+        for word in one.keywords
+    )
+
+
+def _is_call_of(node: ast.AST, name: str) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and name in (
+        getattr(node.func, "attr", ""),
+        getattr(node.func, "id", ""),
+    )
+
+
+def _is_of_batches(event: Event) -> bool:
+    """Whether the length of a schedule is made of a loader's, and nothing divides that."""
+    tree = event.module.tree
+    if tree is None or not isinstance(event.node, ast.Call) or not isinstance(event.node.func, ast.Attribute):
+        return False
+    values: dict[str, list[ast.expr]] = {}
+    for one in ast.walk(tree):
+        for target in one.targets if isinstance(one, ast.Assign) else ():
+            values.setdefault(ast.unparse(target), []).append(one.value)
+    waiting, seen, counts = list(values.get(ast.unparse(event.node.func.value), ())), set[str](), False
+    for value in waiting:
+        for part in ast.walk(value):
+            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div | ast.FloorDiv):
+                return False
+            counts = counts or (_is_call_of(part, "len") and bool(part.args))
+            if isinstance(part, ast.Name | ast.Attribute) and (name := ast.unparse(part)) not in seen:
+                seen.add(name)
+                waiting += values.get(name, ())
+    return counts
 
 
 def _is_of_own_steps(event: Event) -> bool:
