@@ -98,7 +98,8 @@ def _is_in_window(event: Event) -> bool:
         for item in one.items
     )
     return around and any(
-        word.arg == "gradient_accumulation_steps" and getattr(word.value, "value", None) != 1
+        word.arg == "gradient_accumulation_steps"
+        and not (isinstance(word.value, ast.Constant) and word.value.value == 1)
         for one in ast.walk(tree)
         if _is_call_of(one, "Accelerator")
         for word in one.keywords

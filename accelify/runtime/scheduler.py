@@ -25,11 +25,11 @@ class AcceleratedScheduler:
 
     `step()` inside the loop over a prepared loader advances by the number of batches of the original script that this
     optimizer step represents, in a pass's last step also by those that `drop_last` leaves out after it; outside of it
-    (once an epoch), by one. Inside an accumulation window, and after a step that was skipped for an overflow in fp16,
-    it does not advance. With `schedule_by_processes` (see
-    `GradientAccumulationPlugin`) it advances by the number of processes there, at most to its `total_steps`. A step
-    with an argument (the metric of ReduceLROnPlateau, a fractional epoch) is passed on as it is, once; a metric is the
-    main process's on every rank, since ranks with different learning rates would train different models.
+    (once an epoch), by one. Inside an accumulation window, but with `adjust_scheduler=False` (see
+    `GradientAccumulationPlugin`), and after a step that was skipped for an overflow in fp16, it does not advance. With
+    `schedule_by_processes` it advances by the number of processes there, at most to its `total_steps`. A step with an
+    argument (the metric of ReduceLROnPlateau, a fractional epoch) is passed on as it is, once; a metric is the main
+    process's on every rank, since ranks with different learning rates would train different models.
 
     Args:
         scheduler: the script's.
@@ -82,10 +82,13 @@ class AcceleratedScheduler:
         state = self.gradient_state
         if state.loaders and not state.sync_gradients:
             if not state.plugin.adjust_scheduler:
-                self.scheduler.step()
+                self._go_on()
             return
         if self.optimizers and all(o.step_was_skipped for o in self.optimizers):
             return
+        self._go_on()
+
+    def _go_on(self) -> None:
         for _ in range(self._advance()):
             self.scheduler.step()
 

@@ -85,7 +85,7 @@ def check_generators_made_to_agree(directory):
 
 def _scheduled(batches=5, **kwargs):
     """Steps of a prepared scheduler over an epoch of `batches`."""
-    acc = fresh_accelerator(split_batches=True, **kwargs)
+    acc = fresh_accelerator(**{"split_batches": True, **kwargs})
     model = nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
@@ -105,6 +105,8 @@ def check_ways_of_stepping_schedulers(directory):
     assert _scheduled(gradient_accumulation_steps=2, step_scheduler_with_optimizer=False) == 5
     plugin = GradientAccumulationPlugin(num_steps=2, adjust_scheduler=False)
     assert _scheduled(gradient_accumulation_plugin=plugin) == 5
+    # As many steps as the batches that all processes have taken together.
+    assert _scheduled(12, split_batches=False, gradient_accumulation_plugin=plugin) == 12
 
 
 def check_gradients_averaged_in_every_batch(directory):

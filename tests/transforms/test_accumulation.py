@@ -70,6 +70,32 @@ def test_windows(test: str, plugin: str, division: str) -> None:
 
 
 STEPS = STEP.format(test="(i + 1) % 4 == 0")
+
+
+@pytest.mark.parametrize(
+    ("update", "plugin"),
+    [
+        (f"{STEPS}\nschedule.step()", "num_steps=4, adjust_scheduler=False, sync_with_dataloader=False, "),
+        (f"{STEPS}\n    schedule.step()", "num_steps=4, sync_with_dataloader=False, "),
+        (f"{STEPS}\nschedule.step(i / 9)", "num_steps=4, sync_with_dataloader=False, "),
+    ],
+)
+def test_a_schedule_goes_on_in_each_batch_or_with_the_steps(update: str, plugin: str) -> None:
+    made = "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)\nfor i"
+    text = SCRIPT.replace("for i", made).format(body=textwrap.indent(DIVIDED + update, "    "))
+    new = convert_source(Source.from_text(text, PATH)).new_text
+    assert f"GradientAccumulationPlugin({plugin}reset_each_epoch=True)" in new
+
+
+def test_schedules_of_both_kinds_leave_the_window_as_it_is() -> None:
+    made = "".join(f"{name} = torch.optim.lr_scheduler.StepLR(optimizer, 10)\n" for name in ("one", "other"))
+    update = f"{DIVIDED}{STEPS}\n    one.step()\nother.step()"
+    text = SCRIPT.replace("for i", f"{made}for i").format(body=textwrap.indent(update, "    "))
+    conversion = convert_source(Source.from_text(text, PATH))
+    assert "accumulate(" not in conversion.new_text
+    assert any("one schedule goes on in each batch" in one.message for one in conversion.remaining)
+
+
 LATER = """\
         accelerator.backward(loss)
         {division}

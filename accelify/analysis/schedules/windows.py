@@ -21,6 +21,8 @@ class Window:
     steps: str
     names: frozenset[str]
     flushes: bool
+    # Whether a schedule goes on in each batch, and not with the optimizer.
+    by_batches: bool
     models: list[str] = field(default_factory=list)
     division: Division | None = None
     backward: ast.stmt | None = None
@@ -31,15 +33,11 @@ class Window:
         if for_accelerate:
             # It divides by the whole window, the last one too, as the loop does.
             return "gradient_accumulation_steps", self.steps
-        if self.flushes:
-            return (
-                "gradient_accumulation_plugin",
-                f"GradientAccumulationPlugin(num_steps={self.steps}, scale_last_window=False)",
-            )
-        return (
-            "gradient_accumulation_plugin",
-            f"GradientAccumulationPlugin(num_steps={self.steps}, sync_with_dataloader=False, reset_each_epoch=True)",
+        ends = (
+            "scale_last_window=False" if self.flushes else "sync_with_dataloader=False, reset_each_epoch=True"
         )
+        words = f"num_steps={self.steps}, {'adjust_scheduler=False, ' if self.by_batches else ''}{ends}"
+        return "gradient_accumulation_plugin", f"GradientAccumulationPlugin({words})"
 
 
 _NO_COUNTER = "the loop around the backward is no `for i, batch in enumerate(loader)`"
@@ -102,6 +100,10 @@ def find_window(script: ScriptModel) -> Window | str:
     division = find_division(script, backward, loop, steps)
     if isinstance(division, str):
         return division
+    with_steps = _goes_on(script, [steps_statement])
+    by_batches = _goes_on(script, [stmt for stmt in loop.body if stmt is not steps_statement])
+    if with_steps and by_batches:
+        return "one schedule goes on in each batch, and another one with the optimizer"
     size = script.tree.segment(steps)
     given = from_caller(script, steps)
     if given is None:
@@ -113,6 +115,7 @@ def find_window(script: ScriptModel) -> Window | str:
         script.tree.segment(given),
         frozenset(names_in(given)),
         flushes,
+        by_batches,
     )
     window.division = division
     window.backward = script.tree.statement(backward.call)
@@ -131,6 +134,15 @@ def _steps(script: ScriptModel, stmt: ast.If) -> bool:
         isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "step"
         and (script.is_a(n.func.value, v.OPTIMIZER) or (n.args and script.is_a(n.args[0], v.OPTIMIZER)))
         for s in stmt.body for n in walk(s)
+    )  # fmt: skip
+
+
+def _goes_on(script: ScriptModel, body: list[ast.stmt]) -> bool:
+    """Whether a schedule takes a step in some statements that is counted by its calls."""
+    return any(
+        isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "step"
+        and not n.args and not n.keywords and script.is_a(n.func.value, v.SCHEDULER)
+        for stmt in body for n in walk(stmt)
     )  # fmt: skip
 
 
