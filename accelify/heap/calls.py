@@ -493,5 +493,8 @@ def _widened(value: Value) -> Value:
 
 
 def _is_once(value: Value) -> bool:
-    once = ("on_main_process", "on_local_main_process")
-    return any(isinstance(ref, Bound) and ref.method in once for ref in value.refs)
+    names = [
+        ref.method if isinstance(ref, Bound) else is_accelerate(getattr(ref, "name", ""))
+        for ref in value.refs
+    ]
+    return any(name in ("on_main_process", "on_local_main_process") for name in names)

@@ -76,6 +76,7 @@ from accelify.heap.values import (
     constant,
     is_zero,
 )
+from accelify.heap.wrapped_weights import WRAPPED_WEIGHTS, under_key
 
 if TYPE_CHECKING:
     from accelify.heap.choices import Narrowed
@@ -399,8 +400,10 @@ class Expressions:
 
                 self.engine.loops.go(part.iter, over, once)
             else:
-                name = UNSET if key is None else self.evaluate(key, inner).const
-                put(self.run, made, of_each_row(self.run, self.evaluate(elt, inner)), name, filling="rounds")
+                name = Value() if key is None else self.evaluate(key, inner)
+                value = of_each_row(self.run, self.evaluate(elt, inner))
+                value = value if key is None else under_key(value, name)
+                put(self.run, made, value, name.const, filling="rounds")
 
         body(0)
         if type_ == "list" and not any(part.ifs for part in node.generators) and all(as_many):
@@ -434,6 +437,8 @@ class Expressions:
             return contained if isinstance(at, ast.Slice) else element(self.run, contained, node, key.const)
         if base.type in SHAPES:
             return size(self.run, node, base, at if isinstance(at, ast.Slice) else key.const)
+        if base.type == WRAPPED_WEIGHTS and isinstance(at, ast.Slice):
+            return Value()  # a part of a name
         # What is taken by the number of a row is one, a slice of all ranks' rows has rows: no part of a structure.
         first = element(self.run, key, node, 0) if isinstance(at, ast.Tuple) else key
         row = first.place.kind is Kind.SAMPLE or (base.place.kind is Kind.WIDE and isinstance(at, ast.Slice))

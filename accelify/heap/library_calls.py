@@ -54,6 +54,7 @@ from accelify.heap.values import (
     constant,
     is_zero,
 )
+from accelify.heap.wrapped_weights import BARE_WEIGHTS, WRAPPED_WEIGHTS
 from accelify.heap.wrapper_attributes import engine_called, split
 from accelify.knowledge import Row
 
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
 Args = Sequence[Value]
 Keywords = Mapping[str, Value]
 # Weights by the names that they have in a wrapper.
-WRAPPED_WEIGHTS, BARE_WEIGHTS = "#wrapped weights", "#bare weights"
 # In place of a level: every process sets up its loggers; the main process alone does, so that the others have Python's
 # level of warnings. It is no level that `disable` sets, which a set-up by all does not undo.
 _EACH_LOGS = -1

@@ -56,6 +56,7 @@ from accelify.heap.values import (
     Value,
     is_zero,
 )
+from accelify.heap.wrapped_weights import under_key
 
 if TYPE_CHECKING:
     from accelify.heap.interpreter import Interpreter
@@ -184,7 +185,7 @@ class Statements:
             if key.const is UNSET and not isinstance(target.slice, ast.Slice):
                 overwrite(self.run, ref, value, key)
             part = isinstance(target.slice, ast.Slice) and value.of(Container)
-            inner = element(self.run, value, target) if part else value
+            inner = element(self.run, value, target) if part else under_key(value, key)
             put(self.run, ref, inner, key.const, filling="" if key.const is not UNSET else "rounds")
         if any(self.engine.calls.special(ref, "__setitem__", [key, value], target) for ref in base.refs):
             return
@@ -295,9 +296,8 @@ class Statements:
     def _Import(self, stmt: ast.Import, scope: Ref) -> None:
         for alias in stmt.names:
             bound = alias.asname or alias.name.split(".")[0]
-            self.engine.names.write(
-                bound, self.engine.modules.imported(alias.name if alias.asname else bound, alias.name), scope
-            )
+            name = alias.name if alias.asname else bound
+            self.engine.names.write(bound, self.engine.modules.imported(name, alias.name), scope)
 
     def _ImportFrom(self, stmt: ast.ImportFrom, scope: Ref) -> None:
         self.engine.modules.import_from(stmt, scope)

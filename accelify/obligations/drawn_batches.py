@@ -9,6 +9,7 @@ from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.random_draws import SEEDED
 from accelify.heap.run import Event
+from accelify.obligations.runs import whole_loop
 
 # How one says that a batch is of one process.
 _BATCH = "this rank's batch of"
@@ -70,7 +71,8 @@ def whole_of(event: Event, events: Sequence[Event]) -> Reason | None:
     if not event.shown:
         return None
     value = event.shown[0]
-    whole = next((loop.whole for loop in event.loops if loop.whole is not None), None)
+    loop = whole_loop(event)
+    whole = loop.whole if loop is not None else None
     if whole is not None and (array_of(value).needs == SEEDED or _is_of_other_loop(event, value.why)):
         return whole  # what each process draws besides, or has from another loader, makes no other samples of them
     if array_of(value).kind is not Kind.SAME:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from accelify.heap.library_calls import BARE_WEIGHTS
 from accelify.heap.loaded_files import is_counted_on, is_of_names
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
 from accelify.heap.values import Container, ModuleRef, Value
+from accelify.heap.wrapped_weights import BARE_WEIGHTS
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.plain_files import holds_no_tensors
 from accelify.obligations.sinks import made

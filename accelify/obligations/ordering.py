@@ -173,13 +173,20 @@ def is_sought(event: Event, events: Sequence[Event]) -> bool:
 
 
 def is_there_already(event: Event, events: Sequence[Event]) -> bool:
-    """Whether the main process has done the same download before, and all have met since.
+    """Whether the main process has done the same download before, and all have met since, or each process has made the
+    same folder before.
 
     Args:
-        event: a download, or another event.
+        event: a download, a folder that is made, or another event.
         events: all, in their order.
     """
     there = met = False
+    folder = file_of(event.path) if event.kind == "folder.make" else ""
+    for other in events if folder else ():
+        if other is event:
+            break
+        if other.kind == event.kind and file_of(other.path) == folder and not other.guards:
+            return True
     for other in events if event.kind == "network.get" else ():
         if other is event:
             return there and met

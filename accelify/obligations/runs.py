@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from accelify.domains.reasons import Reason
-from accelify.heap.run import Event
+from accelify.heap.run import Event, Loop
 
 # Prepared models are written as the script's there, and ending the training leaves no process group.
 _OWN_RUNTIME = "accelify.runtime"
@@ -76,6 +76,17 @@ def is_within_step(event: Event, events: Sequence[Event]) -> bool:
         and all(guard in other.guards for guard in parting)
         for other in events
     )
+
+
+def whole_loop(event: Event) -> Loop | None:
+    """The loop around an event in which each process goes through all of a loader; None where there is none, or one
+    around it goes over the process's share, such as of files."""
+    for loop in event.loops:
+        if loop.whole is not None:
+            return loop
+        if loop.parted and not loop.shared:
+            return None
+    return None
 
 
 def has_own_runtime(event: Event, events: Sequence[Event]) -> bool:

@@ -119,12 +119,12 @@ def _is_of_batches(event: Event) -> bool:
     if tree is None or not isinstance(event.node, ast.Call) or not isinstance(event.node.func, ast.Attribute):
         return False
     values: dict[str, list[ast.expr]] = {}
-    for one in ast.walk(tree):
-        for target in one.targets if isinstance(one, ast.Assign) else ():
+    for one in (one for one in ast.walk(tree) if isinstance(one, ast.Assign)):
+        for target in one.targets:
             values.setdefault(ast.unparse(target), []).append(one.value)
     waiting, seen, counts = list(values.get(ast.unparse(event.node.func.value), ())), set[str](), False
-    for value in waiting:
-        for part in ast.walk(value):
+    for length in waiting:
+        for part in ast.walk(length):
             if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div | ast.FloorDiv):
                 return False
             counts = counts or (_is_call_of(part, "len") and bool(part.args))

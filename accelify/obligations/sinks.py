@@ -10,14 +10,14 @@ from accelify.domains.placement import BEFORE, CARRIED, COUNTED, SAMPLE, Kind, P
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of, shown_fields
 from accelify.heap.host_reads import READ
-from accelify.heap.library_calls import WRAPPED_WEIGHTS
 from accelify.heap.paths import is_temporary
 from accelify.heap.run import Event, why_of
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
+from accelify.heap.wrapped_weights import WRAPPED_WEIGHTS
 from accelify.obligations.error_messages import is_of_caught_error
 from accelify.obligations.obligation import BY_HAND, Obligation, Status
 from accelify.obligations.ordering import is_sought
-from accelify.obligations.runs import by_own_count, has_own_runtime
+from accelify.obligations.runs import by_own_count, has_own_runtime, whole_loop
 from accelify.obligations.unread_library_paths import writes_below
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
@@ -472,7 +472,7 @@ def _loss(event: Event) -> Obligation:
     if event.detail == "plain" and not place.is_same:
         text = "gradients are not averaged over the ranks: a plain backward"
         return made(event, "loss", Status.NAMED, text, value.why)
-    whole = next((loop for loop in event.loops if loop.whole is not None), None)
+    whole = whole_loop(event)
     if whole is not None and (place.kind is Kind.SAME or whole.shared):
         return made(event, "loss", Status.NAMED, "all processes train on the same samples", whole.whole)
     summed = event.detail == "sum"

@@ -117,3 +117,28 @@ net = {"DDP(torch.nn.Linear(4, 1))" if wraps else "torch.nn.Linear(4, 1)"}
 names = os.listdir("out")
 """
     assert named(text, tmp_path) == ([] if wraps else [("ACC709", 'names = os.listdir("out")')])
+
+
+TRACKER = """
+from accelerate.tracking import GeneralTracker, on_main_process
+from torch.utils.tensorboard import SummaryWriter
+
+
+class Curves(GeneralTracker):
+    {once}
+    def __init__(self):
+        self.writer = SummaryWriter("runs")
+
+    {once}
+    def log(self, values):
+        self.writer.add_scalar("x", 1.0, 1)
+
+
+accelerator = Accelerator()
+Curves().log({{}})
+"""
+
+
+@pytest.mark.parametrize(("once", "count"), [("@on_main_process", 0), ("", 2)])
+def test_methods_of_a_tracker_that_the_main_process_alone_runs(once, count, tmp_path):
+    assert len(named(TRACKER.format(once=once), tmp_path, "accelerate")) == count

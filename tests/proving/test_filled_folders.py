@@ -96,3 +96,18 @@ def test_a_sampler_that_is_made_anew_for_each_pass_shuffles_alike(tmp_path):
 @pytest.mark.parametrize(("shuffle", "ended"), [(False, "rest = batches()"), (True, "break")])
 def test_one_of_a_single_pass_or_in_order_need_not_be_numbered(shuffle, ended, tmp_path):
     assert "ACC716" not in [code for code, _ in named(ANEW.format(shuffle=shuffle, ended=ended), tmp_path)]
+
+
+MADE = """
+dist.init_process_group("gloo")
+{first}
+if not os.path.exists("out"):
+    os.makedirs("out")
+"""
+
+
+def test_a_folder_that_each_process_has_made_before_is_there(tmp_path):
+    assert named(MADE.format(first='os.makedirs("out", exist_ok=True)'), tmp_path) == []
+    assert named(MADE.format(first='os.makedirs("other", exist_ok=True)'), tmp_path) == [
+        ("ACC702", 'os.makedirs("out")')
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proving.several_programs import named
+from tests.proving.several_programs import NET, named
 
 NOISY = """
 from accelerate.utils import set_seed
@@ -299,3 +299,20 @@ if args.train:
 def test_what_is_prepared_where_it_is_there(asked, prepares, codes, tmp_path):
     found = named(OPTIONAL.format(asked=asked, prepares=prepares), tmp_path, "accelerate")
     assert {code for code, _ in found} - {"ACC710"} == codes  # it lies on the host, too
+
+
+SHARED_FILES = """
+dist.init_process_group("gloo")
+files = ["a", "b", "c", "d"]
+for name in files{share}:
+    for x, y in DataLoader(data, batch_size=4, shuffle=True):
+        opt.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        opt.step()
+"""
+
+
+@pytest.mark.parametrize(("share", "all_the_same"), [("[dist.get_rank()::2]", False), ("", True)])
+def test_loaders_of_each_process_s_own_files(share, all_the_same, tmp_path):
+    found = named(NET + SHARED_FILES.format(share=share), tmp_path)
+    assert ("ACC705" in [code for code, _ in found]) == all_the_same
