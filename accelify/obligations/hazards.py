@@ -33,6 +33,8 @@ from accelify.obligations.sinks import SHOWING, made, places, word_of
 _EMPTYING = ("w", "x")
 _WRITING = (*_EMPTYING, "a")
 # What may take a sum over the processes down to their mean.
+# How a reason says that a number is that of the batches of one process.
+_OWN_BATCHES = "counts the batches of each process"
 _SCALING = re.compile(r"[/*]|div|mul|mean|average|avg", re.IGNORECASE)
 _MEAN = re.compile(r"^[\w.]*mean\(|\.mean\([^()]*\)$")
 _MEETINGS = ("backward", "step", "collective")
@@ -267,6 +269,12 @@ def _copies(event: Event, whole: bool) -> Iterator[Obligation]:
             )
             one = made(event, "gathered", Status.NAMED, text, summed)
             yield replace(one, line=summed.line, column=1) if summed.path == one.path else one
+        elif not of_round and any(one.text.endswith(_OWN_BATCHES) for one in why.parents):
+            text = (
+                "this is N times as much, as it is of all processes, and divided by the number of batches of one; "
+                "divide it by that of all"
+            )
+            yield made(event, "gathered", Status.NAMED, text, why)
 
 
 def _summed_mean(why: Reason, of_round: bool) -> Reason | None:

@@ -104,3 +104,20 @@ mean = {made}
 accelerator.print(mean.item())
 """
     assert named(text, tmp_path, "accelerate") == [("ACC713", f"mean = {made}")]
+
+
+OF_ALL = """
+total = 0.0
+for x, y in loader:
+    score = F.mse_loss(model(x), y).detach()
+    dist.all_reduce(score)
+    total += score{divided}
+if dist.get_rank() == 0:
+    print(total / len(loader))
+"""
+
+
+@pytest.mark.parametrize(("divided", "count"), [("", 1), (" / dist.get_world_size()", 0)])
+def test_a_total_of_all_by_the_batches_of_one(divided, count, tmp_path):
+    found = named(GROUP + NET + OF_ALL.format(divided=divided), tmp_path)
+    assert found == [("ACC713", "print(total / len(loader))")] * count
