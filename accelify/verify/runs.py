@@ -46,7 +46,7 @@ class Job:
         environment: variables beside those of the runs.
         runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.
         trace: calls of backward, from 1, that are recorded in detail; `save_trace` is where, or `reference_trace` has
-            those of the run to compare with.
+            those of the run to compare with, whose losses rounding may move by `tolerance` of their size.
         schedule: what schedulers set after each call at some places; see `observe.schedules`.
         module: the script is run as `python -m` runs this module.
         scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
@@ -81,6 +81,7 @@ class Job:
     trace: tuple[int, ...] = ()
     save_trace: Path | None = None
     reference_trace: Path | None = None
+    tolerance: float = 0.0
     module: str = ""
     schedule: tuple[tuple[tuple[str, int], list[Any]], ...] = ()
     probes: dict[str, list[Sequence[Any]]] = field(default_factory=dict)
@@ -300,6 +301,7 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "shares": list(job.shares),
         "trace": list(job.trace),
         "save_trace": str(job.save_trace) if job.save_trace else None,
+        "tolerance": job.tolerance,
         "reference_trace": str(job.reference_trace) if job.reference_trace else None,
         "perturb": job.perturb,
         "quiet": job.quiet,

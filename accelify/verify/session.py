@@ -434,7 +434,11 @@ class Session:
         )
         if reference.failure or not trace.exists():
             return
-        traced = replace(copy, reference=None, trace=wanted, reference_trace=trace, quiet=quiet)
+        allowed = comparison.allowed or tolerances(reference)
+        traced = replace(
+            copy, reference=None, trace=wanted, reference_trace=trace, quiet=quiet,
+            tolerance=allowed[min(number, len(allowed)) - 1],
+        )  # fmt: skip
         run = self._execute("the converted script, step by step", traced)
         found = [event["sentence"] for event in run.ranks[0].events.get("parted", ()) if event["sentence"]]
         if found:

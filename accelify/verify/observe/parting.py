@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from accelify.verify.observe.tracing import Call, Window, close
 
 
-def first_difference(reference: dict[int, Window], ranks: list[dict[int, Window]]) -> str:
+def first_difference(reference: dict[int, Window], ranks: list[dict[int, Window]], tolerance: float) -> str:
     """A sentence about the first part of a step that differs; empty where none was found.
 
     Args:
         reference: the steps of the original, by their number.
         ranks: those of each rank of the other run.
+        tolerance: what rounding may make of the loss, as a share of it.
     """
     for number in sorted(reference):
         windows = [steps[number] for steps in ranks if number in steps]
         if len(windows) != len(ranks):
             return f"call {number} of backward is not made by every process"
-        for compare in (_weights, _outputs, _loss, _gradients):
+        for compare in (_weights, _outputs, partial(_loss, tolerance=tolerance), _gradients):
             if sentence := compare(reference[number], windows):
                 return f"at call {number} of backward {sentence}"
     return ""
@@ -75,10 +78,10 @@ def _together(outputs: list[torch.Tensor], reference: torch.Tensor) -> torch.Ten
     return whole if whole.shape == reference.shape else None
 
 
-def _loss(reference: Window, windows: list[Window]) -> str:
+def _loss(reference: Window, windows: list[Window], tolerance: float) -> str:
     mean = sum(window["loss"] for window in windows) / len(windows)
     wanted = reference["loss"]
-    if abs(mean - wanted) <= 1e-4 * max(abs(wanted), 1e-30):
+    if abs(mean - wanted) <= tolerance * max(abs(wanted), 1e-30):
         return ""
     same = "the modules' outputs are the original's, but " if reference["calls"] else ""
     over = " over all processes" if len(windows) > 1 else ""
@@ -87,6 +90,8 @@ def _loss(reference: Window, windows: list[Window]) -> str:
 
 
 def _gradients(reference: Window, windows: list[Window]) -> str:
+    if not windows[0]["ends"]:
+        return ""
     wanted = dict(reference["gradients"])
     for name, mine in windows[0]["gradients"]:
         others = [dict(window["gradients"]).get(name) for window in windows[1:]]

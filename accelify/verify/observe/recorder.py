@@ -159,6 +159,8 @@ class Recorder:
                 self.watch.after_step()
                 if self.tracer is not None:
                     self.tracer.after_backward(self._trained())
+                    if not self.watched:
+                        self.tracer.before_step()
                 if self.perturb:
                     for parameter in self._trained():
                         self._perturb(parameter)
@@ -258,6 +260,8 @@ class Recorder:
         if not _is_the_scripts(optimizer) or self.finished:
             return
         self.watch.before_backward()
+        if self.tracer is not None:
+            self.tracer.before_step()
         number = self._number(optimizer)
         if number >= 0:
             entry = self.watched[number]

@@ -30,12 +30,14 @@ class Call(TypedDict):
 
 
 class Window(TypedDict):
-    """What one step showed."""
+    """What one step showed. `ends` where an optimizer's step comes next: until then the gradients are still each
+    process's part, as those of an accumulation window."""
 
     weights: list[torch.Tensor]
     calls: list[Call]
     loss: float
     gradients: list[tuple[str, torch.Tensor]]
+    ends: bool
 
 
 class Tracer:
@@ -72,7 +74,7 @@ class Tracer:
         if found is None:
             weights = [parameter.detach().cpu().clone() for parameter in parameters]
             found = self.windows[self.current] = {
-                "weights": weights, "calls": [], "loss": 0.0, "gradients": [],
+                "weights": weights, "calls": [], "loss": 0.0, "gradients": [], "ends": False,
             }  # fmt: skip
         return found
 
@@ -90,6 +92,11 @@ class Tracer:
                 if p.grad is not None
             ]
         self.current += 1
+
+    def before_step(self) -> None:
+        """Called before each optimizer step: the last backward was the last of its accumulation window."""
+        if (window := self.windows.get(self.current - 1)) is not None:
+            window["ends"] = True
 
     def _before(self, module: torch.nn.Module, _: Any) -> None:
         if self.depth == 0 and self.recording:
