@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accelify.runtime.launch.port import reserved_port
-from accelify.verify.events import RankRecord, read_rank, same, same_end
+from accelify.verify.events import RankRecord, mean_loss, read_rank, same, same_end
 from accelify.verify.lines import in_words
 from accelify.verify.nursery import Nursery, NurseryError, Started
 from accelify.verify.progress import News, Progress, silent
@@ -145,11 +145,13 @@ class Run:
     def losses(self) -> list[float]:
         """The loss of each backward over all ranks: the mean of what each called backward on."""
         if self.processes == 1:
-            return [loss.raw for loss in self.ranks[0].losses]
-        count = min(len(rank.losses) for rank in self.ranks)
+            # Of losses that are weighed, those of a window become means at its end.
+            return [
+                loss.raw if loss.weight is None else loss.value * loss.scale for loss in self.ranks[0].losses
+            ]
         return [
-            sum(rank.losses[k].value * rank.losses[k].scale for rank in self.ranks) / self.processes
-            for k in range(count)
+            mean_loss([loss.value * loss.scale for loss in row], [loss.weight for loss in row])
+            for row in zip(*(rank.losses for rank in self.ranks), strict=False)
         ]
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -61,3 +62,32 @@ def test_gradients_at_the_end_of_a_window_that_are_not_reduced_are_named(verify_
     assert any(
         "at call 2 of backward the gradient of" in one and "not reduced over them" in one for one in found
     )
+
+
+MASKED = "loss = (F.mse_loss(model(x), y, reduction='none') * (y > 0)).sum() / (y > 0).sum()"
+
+
+def test_a_loss_weighed_under_accumulation_is_compared_as_the_scripts(verify_pair: VerifyPair) -> None:
+    """The update is the mean over the whole window, another one than that of the means over its batches."""
+    before, after = (
+        loop.replace("loss = F.mse_loss(model(x), y)", MASKED) for loop in (WINDOWS, ACCUMULATED)
+    )
+    copy = accumulated(after.replace("backward(loss)", "backward(loss, weight=(y > 0).sum())"))
+    report = verify_pair(scripts.plain(loop=before), copy, steps=4)
+    assert report.original is not None
+    for comparison in report.comparisons:
+        assert comparison.run.losses[:2] == pytest.approx(report.original.losses[:2], rel=1e-5)
+    found = sentences(report)
+    assert any("at call 2 of backward the gradient of" in one and "is another one" in one for one in found)
+    assert not any("times the original's" in one for one in found)
+
+
+def test_the_losses_of_the_ranks_and_their_mean_are_on_one_scale(verify_pair: VerifyPair) -> None:
+    before = WINDOWS.replace("loss = F.mse_loss(model(x), y)", MASKED)
+    report = verify_pair(scripts.plain(loop=before), None, steps=4, batch_size="total")
+    values = [one.values for one in report.settled if one.demand.demand == "loss"]
+    assert values, report.settled
+    first, second, together = (
+        float(word) for word in re.findall(r"(?:rank \d|together) ([\d.e-]+)", values[0])
+    )
+    assert together == pytest.approx((first + second) / 2, rel=1e-4)

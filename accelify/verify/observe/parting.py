@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from accelify.verify.events import mean_loss
 from accelify.verify.observe.tracing import Call, Window, close
 
 
@@ -79,7 +80,7 @@ def _together(outputs: list[torch.Tensor], reference: torch.Tensor) -> torch.Ten
 
 
 def _loss(reference: Window, windows: list[Window], tolerance: float) -> str:
-    mean = sum(window["loss"] for window in windows) / len(windows)
+    mean = mean_loss([window["loss"] for window in windows], [window["weight"] for window in windows])
     wanted = reference["loss"]
     if abs(mean - wanted) <= tolerance * max(abs(wanted), 1e-30):
         return ""

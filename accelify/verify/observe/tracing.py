@@ -36,6 +36,7 @@ class Window(TypedDict):
     weights: list[torch.Tensor]
     calls: list[Call]
     loss: float
+    weight: float | None
     gradients: list[tuple[str, torch.Tensor]]
     ends: bool
 
@@ -74,14 +75,15 @@ class Tracer:
         if found is None:
             weights = [parameter.detach().cpu().clone() for parameter in parameters]
             found = self.windows[self.current] = {
-                "weights": weights, "calls": [], "loss": 0.0, "gradients": [], "ends": False,
+                "weights": weights, "calls": [], "loss": 0.0, "weight": None, "gradients": [], "ends": False,
             }  # fmt: skip
         return found
 
-    def before_backward(self, loss: float, parameters: Iterable[torch.Tensor]) -> None:
-        """Called with the loss before each backward."""
+    def before_backward(self, loss: float, weight: float | None, parameters: Iterable[torch.Tensor]) -> None:
+        """Called before each backward with the loss, and what it is weighed by."""
         if self.current in self.wanted:
-            self.window(parameters)["loss"] = loss
+            window = self.window(parameters)
+            window["loss"], window["weight"] = loss, weight
 
     def after_backward(self, parameters: Iterable[torch.Tensor]) -> None:
         """Called after each backward: the gradients as they are now, and the next step begins."""
