@@ -91,3 +91,17 @@ def test_the_losses_of_the_ranks_and_their_mean_are_on_one_scale(verify_pair: Ve
         float(word) for word in re.findall(r"(?:rank \d|together) ([\d.e-]+)", values[0])
     )
     assert together == pytest.approx((first + second) / 2, rel=1e-4)
+
+
+def test_rows_in_another_order_are_no_difference(verify_pair: VerifyPair) -> None:
+    """Two views of each row, one after the other: each rank has both views of its own rows."""
+    loop = scripts.LOOP.replace(
+        "loss = F.mse_loss(model(x), y)", "loss = Spread()(model(torch.cat([x, -x])))"
+    )
+    spread = (
+        "class Spread(nn.Module):\n    def forward(self, z):\n        return (z @ z.t()).square().mean()\n"
+    )
+    found = sentences(
+        verify_pair(scripts.plain(loop=spread + loop), scripts.converted(loop=spread + loop), steps=4)
+    )
+    assert any("the output of `Spread` (Spread) is the first that differs" in one for one in found), found
