@@ -10,8 +10,10 @@ from accelify.verify.events import mean_loss
 from accelify.verify.observe.tracing import Call, Window, close
 
 
-def first_difference(reference: dict[int, Window], ranks: list[dict[int, Window]], tolerance: float) -> str:
-    """A sentence about the first part of a step that differs; empty where none was found.
+def first_difference(
+    reference: dict[int, Window], ranks: list[dict[int, Window]], tolerance: float
+) -> tuple[int, str]:
+    """The number of the step with the first part that differs, and words about it; 0 where none was found.
 
     Args:
         reference: the steps of the original, by their number.
@@ -21,11 +23,11 @@ def first_difference(reference: dict[int, Window], ranks: list[dict[int, Window]
     for number in sorted(reference):
         windows = [steps[number] for steps in ranks if number in steps]
         if len(windows) != len(ranks):
-            return f"call {number} of backward is not made by every process"
+            return number, "not every process takes part"
         for compare in (_weights, _outputs, partial(_loss, tolerance=tolerance), _gradients):
             if sentence := compare(reference[number], windows):
-                return f"at call {number} of backward {sentence}"
-    return ""
+                return number, sentence
+    return 0, ""
 
 
 def _weights(reference: Window, windows: list[Window]) -> str:
