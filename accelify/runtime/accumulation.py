@@ -46,14 +46,19 @@ def enter_step(state: GradientState) -> None:
 
 
 def loss_divisor(state: GradientState) -> int:
-    """What the current batch's loss is divided by.
+    """What the current batch's loss is divided by; called once for each of them.
 
     Outside of `accumulate` the script counts by itself. It cannot count to a number that only the launcher knows.
     """
-    window = state.window
-    if window.in_use:
-        return window.size
-    window.passes += 1
+    if not state.window.in_use:
+        state.window.passes += 1
+    return divisor_now(state)
+
+
+def divisor_now(state: GradientState) -> int:
+    """The same at any time."""
+    if state.window.in_use:
+        return state.window.size
     return 1 if state.steps_of_launch else state.plugin.num_steps
 
 

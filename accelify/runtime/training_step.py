@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from . import collectives, observers
-from .accumulation import enter_step, loss_divisor
+from .accumulation import divisor_now, enter_step, loss_divisor
 from .exchange import Exchange
 from .optimizer import AcceleratedOptimizer
 from .plugins import AutocastKwargs, ProfileKwargs
@@ -32,6 +32,8 @@ class TrainingStep(Exchange):
     _dataloaders: list[DataLoaderShard]
     # Weights of the losses of an open window, for `backward(weight=)`.
     _tokens: float
+    loss_weight: float | None = None
+    """What `backward(weight=)` weighs the loss by that observers are called with; None where it does not."""
     # Whether nothing but torch's backward is left to do.
     _plain: bool
 
@@ -89,7 +91,8 @@ class TrainingStep(Exchange):
             return 0.0
         return float(ranks)
 
-    def _observe(self, loss: torch.Tensor, scale: float) -> None:
+    def _observe(self, loss: torch.Tensor, scale: float, weight: float | None = None) -> None:
+        self.loss_weight = weight
         for observer in observers.backward_observers:
             observer(loss.detach(), scale, cast("Accelerator", self))
 
@@ -110,14 +113,14 @@ class TrainingStep(Exchange):
         if shares is not None and not shares.sizes[self.process.data_rank]:
             weight = 0.0
         self._tokens += weight
+        if observers.backward_observers:
+            self._observe(loss, 1 / divisor_now(self.gradient_state), weight)
         if not self.gradient_state.sync_gradients:
-            self._observe(loss, weight)
             self.backend.last_scale = weight
             self._scaled_backward(loss * weight, kwargs)
             return
         total, self._tokens = collectives.reduce(self._tokens, "sum"), 0.0
         factor = self.process.data_ranks / total if total else 0.0
-        self._observe(loss, weight * factor)
         self.backend.last_scale = weight * factor
         if self.gradient_state.window.step > 1:
             self.backend.scale_gradients(self._trained_parameters(), factor)

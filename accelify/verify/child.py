@@ -262,7 +262,8 @@ def _compare_traces(job: dict[str, Any], results: Path, writer: EventWriter) -> 
         return
     traces = [torch.load(results / f"trace{rank}.pt", weights_only=True) for rank in range(job["world"])]
     reference = torch.load(job["reference_trace"], weights_only=True)
-    writer.write({"event": "parted", "sentence": first_difference(reference, traces)})
+    number, sentence = first_difference(reference, traces, job["tolerance"])
+    writer.write({"event": "parted", "call": number, "sentence": sentence})
 
 
 def _run(script: str, arguments: list[str], name: str = "") -> None:

@@ -30,7 +30,7 @@ class Converted:
     places that still need a person, each as one line, `order` those that say that samples come in another order.
     `written` has for a copy that stands in a file already that file, by the path that it takes the place of.
     `modernised` are those of the originals that Python does not parse any more, with `async=` under today's name:
-    it is these that run as the original.
+    it is these that run as the original. `versions` names the two scripts for a reader, the original first.
     """
 
     files: dict[Path, bytes] = field(default_factory=dict)
@@ -42,6 +42,7 @@ class Converted:
     modernised: bool = False
     written: dict[Path, Path] = field(default_factory=dict)
     conversions: tuple[Conversion, ...] = ()
+    versions: tuple[str, str] | None = None
 
     def texts(self) -> dict[Path, tuple[str, str]]:
         """The files that are not the same in both versions, each with its text before and after."""
@@ -112,6 +113,7 @@ def convert_copy(script: Path, runtime: str = "accelify", batch_size: str = "per
         originals=old,
         modernised=renamed,
         conversions=conversions,
+        versions=(str(script), f"by `convert --batch-size {batch_size}`"),
     )
 
 

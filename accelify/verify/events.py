@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ class Loss:
     """One call of backward on one rank.
 
     `value` is the loss as the script has it, `scale` what the runtime multiplies it by, `raw` the number that backward
-    was really called on (without fp16's scaling). `step` counts the optimizer steps before it.
+    was really called on (without fp16's scaling). `step` counts the optimizer steps before it. `weight` is what the
+    script has the loss weighed by, among those of all ranks.
     """
 
     value: float
@@ -33,6 +35,15 @@ class Loss:
     step: int
     dtype: str
     site: tuple[str, int] | None = None
+    weight: float | None = None
+
+
+def mean_loss(values: Sequence[float], weights: Sequence[float | None]) -> float:
+    """The mean of all ranks' losses, weighed where each has a weight."""
+    known = [weight for weight in weights if weight is not None]
+    if len(known) < len(values) or not sum(known):
+        return sum(values) / len(values)
+    return sum(value * weight for value, weight in zip(values, known, strict=True)) / sum(known)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accelify.runtime.launch.port import reserved_port
-from accelify.verify.events import RankRecord, read_rank, same, same_end
+from accelify.verify.events import RankRecord, mean_loss, read_rank, same, same_end
 from accelify.verify.lines import in_words
 from accelify.verify.nursery import Nursery, NurseryError, Started
 from accelify.verify.progress import News, Progress, silent
@@ -46,7 +46,7 @@ class Job:
         environment: variables beside those of the runs.
         runtime: what a converted script imports, `accelify` or `accelerate`; empty for a plain one.
         trace: calls of backward, from 1, that are recorded in detail; `save_trace` is where, or `reference_trace` has
-            those of the run to compare with.
+            those of the run to compare with, whose losses rounding may move by `tolerance` of their size.
         schedule: what schedulers set after each call at some places; see `observe.schedules`.
         module: the script is run as `python -m` runs this module.
         scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
@@ -81,6 +81,7 @@ class Job:
     trace: tuple[int, ...] = ()
     save_trace: Path | None = None
     reference_trace: Path | None = None
+    tolerance: float = 0.0
     module: str = ""
     schedule: tuple[tuple[tuple[str, int], list[Any]], ...] = ()
     probes: dict[str, list[Sequence[Any]]] = field(default_factory=dict)
@@ -144,11 +145,13 @@ class Run:
     def losses(self) -> list[float]:
         """The loss of each backward over all ranks: the mean of what each called backward on."""
         if self.processes == 1:
-            return [loss.raw for loss in self.ranks[0].losses]
-        count = min(len(rank.losses) for rank in self.ranks)
+            # Of losses that are weighed, those of a window become means at its end.
+            return [
+                loss.raw if loss.weight is None else loss.value * loss.scale for loss in self.ranks[0].losses
+            ]
         return [
-            sum(rank.losses[k].value * rank.losses[k].scale for rank in self.ranks) / self.processes
-            for k in range(count)
+            mean_loss([loss.value * loss.scale for loss in row], [loss.weight for loss in row])
+            for row in zip(*(rank.losses for rank in self.ranks), strict=False)
         ]
 
     @property
@@ -300,6 +303,7 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "shares": list(job.shares),
         "trace": list(job.trace),
         "save_trace": str(job.save_trace) if job.save_trace else None,
+        "tolerance": job.tolerance,
         "reference_trace": str(job.reference_trace) if job.reference_trace else None,
         "perturb": job.perturb,
         "quiet": job.quiet,

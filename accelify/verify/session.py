@@ -434,11 +434,16 @@ class Session:
         )
         if reference.failure or not trace.exists():
             return
-        traced = replace(copy, reference=None, trace=wanted, reference_trace=trace, quiet=quiet)
+        allowed = comparison.allowed or tolerances(reference)
+        traced = replace(
+            copy, reference=None, trace=wanted, reference_trace=trace, quiet=quiet,
+            tolerance=allowed[min(number, len(allowed)) - 1],
+        )  # fmt: skip
         run = self._execute("the converted script, step by step", traced)
-        found = [event["sentence"] for event in run.ranks[0].events.get("parted", ()) if event["sentence"]]
-        if found:
-            check.sentence += f". It parts here: {found[0]}"
+        for found in run.ranks[0].events.get("parted", ()):
+            if call := found["call"]:
+                before = ", the one before that loss," if check.aspect == "losses" and call < number else ""
+                check.sentence += f". It parts here: at call {call} of backward{before} {found['sentence']}"
 
     def _without_chance(self, comparison: Comparison, job: Job, copy: Job) -> None:
         """Compare again with dropout, noise and batch statistics taken out of both runs alike."""

@@ -113,6 +113,7 @@ def _overall(report: Report) -> str:
 
 
 def _sentences_of(report: Report) -> Iterator[str]:
+    yield from compared(report)
     yield from notes(report)
     yield from explanations(report)
     yield from demands(report)
@@ -121,6 +122,20 @@ def _sentences_of(report: Report) -> Iterator[str]:
     ):
         nothing = "Nothing is different so far" if report.unseen is not None else "Nothing is different"
         yield f'{nothing}. "Not comparable" is no error: the reason is named above.'
+
+
+def compared(report: Report) -> Iterator[str]:
+    """Which two scripts were run, and what each number of processes was compared with."""
+    if report.converted.versions is None:
+        return
+    before, after = report.converted.versions
+    words = [f"Original: {before}; converted: {after}"]
+    for comparison in report.comparisons:
+        if (count := comparison.run.processes) > 1:
+            larger = comparison.reference is not report.original
+            batches = f"with {count} of its batches in one" if larger else "as it is"
+            words.append(f"{count} processes are compared with the original {batches}")
+    yield f"{'; '.join(words)}."
 
 
 def notes(report: Report) -> Iterator[str]:

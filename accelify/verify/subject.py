@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelify.notebook import SUFFIX, NotebookSource
@@ -57,20 +57,22 @@ def find_subject(script: Path, against: Path | None) -> Subject:
                 "FILE. (It was looked for in git's history of the file.) `accelify check` looks for mistakes in it "
                 "without one."
             )
-        return Subject(
-            script, Converted(files=_beside(place, data), originals=originals, written={place: place})
-        )
+        return Subject(script, _standing(place, data, originals, (f"{script} as git has it", str(script))))
     other = read(against)
     if is_converted(data) and not is_converted(other):
-        return Subject(
-            script, Converted(files=_beside(place, data), originals={place: other}, written={place: place})
-        )
+        return Subject(script, _standing(place, data, {place: other}, (str(against), str(script))))
     if is_converted(data):
         raise VerifyError(
             f"{script} and {against} are both converted: one of them has to be the plain script."
         )
     copy = Converted(files={place: other}, originals=_beside(place, data), written={place: against})
-    return Subject(script, copy)
+    return Subject(script, replace(copy, versions=(str(script), str(against))))
+
+
+def _standing(place: Path, data: bytes, originals: dict[Path, bytes], versions: tuple[str, str]) -> Converted:
+    """A conversion that stands in its file."""
+    files = _beside(place, data)
+    return Converted(files=files, originals=originals, written={place: place}, versions=versions)
 
 
 def find_module(name: str) -> Path:

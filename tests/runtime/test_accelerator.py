@@ -356,6 +356,22 @@ def test_observers_see_every_backward():
     assert seen == [(2.0, 0.25, False)]
 
 
+def test_observers_see_a_weighed_loss_as_the_scripts_with_its_weight():
+    seen = []
+    observer = add_backward_observer(
+        lambda loss, scale, acc: seen.append((loss.item(), scale, acc.loss_weight))
+    )
+    try:
+        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+        for _ in range(2):
+            with accelerator.accumulate():
+                accelerator.backward(torch.tensor(2.0, requires_grad=True), weight=30)
+        accelerator.backward(torch.tensor(4.0, requires_grad=True))
+    finally:
+        remove_backward_observer(observer)
+    assert seen == [(2.0, 0.5, 30.0), (2.0, 0.5, 30.0), (4.0, 0.5, None)]
+
+
 def test_backward_takes_torchs_arguments():
     accelerator = Accelerator(cpu=True)
     x = torch.ones(2, requires_grad=True)

@@ -289,3 +289,17 @@ def test_what_is_not_proved_of_a_notebook_is_settled_at_its_cells(tmp_path: Path
     assert re.search(
         r"violated, nb.ipynb cell 3:1: printed: .*\(cell 2:7\).*: rank 0 [-\d.]+, rank 1", done.stdout
     ), done
+
+
+@pytest.mark.distributed
+def test_the_scripts_and_what_the_processes_are_compared_with_are_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(scripts.plain())
+    (tmp_path / "by_hand.py").write_text(scripts.converted())
+    for words, converted, reference in (
+        ((), "by `convert --batch-size per-process`", "with 2 of its batches in one"),
+        (("--against", "by_hand.py"), "by_hand.py", "as it is"),
+    ):
+        done = verify("train.py", "--steps", "3", *words, cwd=tmp_path)
+        names = f"Original: train.py; converted: {converted}"
+        line = f"{names}; 2 processes are compared with the original {reference}."
+        assert line in done.stdout.splitlines(), done.stdout + done.stderr

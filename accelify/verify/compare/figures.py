@@ -26,8 +26,13 @@ from accelify.verify.runs import Run
 RARE = 20
 """One number in this many may step to the next digit shown where rounding makes that unlikely."""
 ALIKE = (
-    "counts the rounds of all processes alike, though their shares of a pass's last batch are not of one size: nearly "
-    "the original's figure; weigh each by its samples, or convert with --batch-size total"
+    "counts the rounds of all processes alike, though their shares of a batch are not of one size: nearly the "
+    "original's figure; weigh each by its samples"
+)
+_OR_TOTAL = ", or convert with --batch-size total"
+WEIGHED_ALIKE = (
+    "counts the losses of all processes alike, though `backward` weighs them by `weight=`: nearly the original's "
+    "figure; weigh each by the same"
 )
 UNREPEATED = "two runs of the original itself differ here"
 
@@ -261,7 +266,7 @@ class _Comparison:
             return Verdict.NOT_COMPARABLE, SHARE
         before = [entry.calls for entry in self.original.get(key, []) if entry.number < a.number]
         if all(self.shares.rounds_alike(a, b, k, max(before, default=0)) for k in positions):
-            return Verdict.NOT_COMPARABLE, ALIKE
+            return Verdict.NOT_COMPARABLE, self._alike()
         k = positions[0]
         target, value = a.parsed.numbers[k], b.parsed.numbers[k]
         if together := self.shares.of_everyone(target, everyone, k):
@@ -269,6 +274,11 @@ class _Comparison:
         if self.shares.is_own_loss(a, b, k):
             return Verdict.DIFFERENT, f": the loss of process {b.rank}'s share alone"
         return Verdict.DIFFERENT, ratio_reason(value.value, target.value, self.run.processes)
+
+    def _alike(self) -> str:
+        if not self.shares.uneven:
+            return WEIGHED_ALIKE
+        return ALIKE if self.shares.total else f"{ALIKE}{_OR_TOTAL}"
 
     def _everyone(self, key: Key, entry: Entry, occurrence: int) -> list[Entry]:
         """What each process evaluated at that occurrence, where all are known to have."""

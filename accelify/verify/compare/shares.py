@@ -35,6 +35,10 @@ class Shares:
         self.ranks = [rank.losses for rank in other.ranks]
         self.processes = other.processes
         self.tolerance = tolerance
+        self.uneven = _uneven(other)
+        self.weighed = any(loss.weight is not None for losses in self.ranks for loss in losses)
+        prepared = other.ranks[0].events.get("prepared_loader", [])
+        self.total = bool(prepared) and all(event["split"] for event in prepared)
 
     def judge(self, mine: Entry, theirs: Entry, position: int, everyone: Sequence[Entry]) -> Share:
         """Whether the number at `position` is a share.
@@ -78,12 +82,15 @@ class Shares:
     def rounds_alike(self, mine: Entry, theirs: Entry, position: int, since: int) -> bool:
         """Whether the original shows a figure of its losses, and the other run one of all ranks', each counted alike.
 
-        Where a pass ends with a shorter batch, or one that is cut unevenly, that is nearly the same figure.
+        Where a batch is cut unevenly, as a pass's last one, or training weighs the ranks' losses, that is nearly the
+        same figure. Where neither is so, it is the same, and a difference is one of the losses.
 
         Args:
             mine, theirs, position: as for `judge`.
             since: calls of backward before the figure of the same place before this one.
         """
+        if not (self.uneven or self.weighed):
+            return False
         target, shown = mine.parsed.numbers[position], theirs.parsed.numbers[position]
         counts = {len(losses[: theirs.calls]) for losses in self.ranks}
         if target.whole or mine.calls != theirs.calls or counts != {mine.calls} or not target.value:
@@ -145,6 +152,19 @@ class Shares:
     def _same(self, value: float, number: Number) -> bool:
         # A figure with few digits is next to many values.
         return abs(value - number.value) <= 0.51 * number.unit + self.tolerance * abs(value)
+
+
+def _uneven(run: Run) -> bool:
+    """Whether some batch was cut into shares that are not of one size."""
+    sizes: dict[tuple[str, int, int], set[int]] = {}
+    for rank in run.ranks:
+        for event in rank.events.get("batch", ()):
+            place = str(event["key"]), event["number"], event["position"]
+            sizes.setdefault(place, set()).add(event["size"])
+    scales = zip(*(rank.losses for rank in run.ranks), strict=False)
+    return any(len(found) > 1 for found in sizes.values()) or any(
+        len({loss.scale for loss in row}) > 1 for row in scales
+    )
 
 
 def _without_whole_factor(ratio: float) -> float:

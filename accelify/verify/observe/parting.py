@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
+from accelify.verify.events import mean_loss
 from accelify.verify.observe.tracing import Call, Window, close
 
 
-def first_difference(reference: dict[int, Window], ranks: list[dict[int, Window]]) -> str:
-    """A sentence about the first part of a step that differs; empty where none was found.
+def first_difference(
+    reference: dict[int, Window], ranks: list[dict[int, Window]], tolerance: float
+) -> tuple[int, str]:
+    """The number of the step with the first part that differs, and words about it; 0 where none was found.
 
     Args:
         reference: the steps of the original, by their number.
         ranks: those of each rank of the other run.
+        tolerance: what rounding may make of the loss, as a share of it.
     """
     for number in sorted(reference):
         windows = [steps[number] for steps in ranks if number in steps]
         if len(windows) != len(ranks):
-            return f"call {number} of backward is not made by every process"
-        for compare in (_weights, _outputs, _loss, _gradients):
+            return number, "not every process takes part"
+        for compare in (_weights, _outputs, partial(_loss, tolerance=tolerance), _gradients):
             if sentence := compare(reference[number], windows):
-                return f"at call {number} of backward {sentence}"
-    return ""
+                return number, sentence
+    return 0, ""
 
 
 def _weights(reference: Window, windows: list[Window]) -> str:
@@ -45,7 +51,7 @@ def _outputs(reference: Window, windows: list[Window]) -> str:
         if any(output is None for output in outputs):
             continue
         whole = _together([output for output in outputs if output is not None], call["output"])
-        if whole is None or close(call["output"], whole):
+        if whole is None or _same_rows(call["output"], whole):
             continue
         named = f"the output of `{call['name']}` ({call['kind']})"
         if call["mixes"]:
@@ -55,6 +61,22 @@ def _outputs(reference: Window, windows: list[Window]) -> str:
             )
         return f"{named} is the first that differs{_ratio(whole, call['output'])}"
     return ""
+
+
+def _same_rows(reference: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether two outputs have the same rows, in whatever order: ranks' rows need not stand one rank after another."""
+    if close(reference, whole):
+        return True
+    if (
+        reference.dim() == 0
+        or reference.shape != whole.shape
+        or reference.is_complex()
+        or not reference.numel()
+    ):
+        return False
+    # Each column by itself: rounding cannot part the two as it can where rows are put in order.
+    a, b = (output.reshape(len(output), -1).sort(0).values for output in (reference, whole))
+    return close(a, b)
 
 
 def _output(calls: list[Call], name: str, turn: int) -> torch.Tensor | None:
@@ -75,10 +97,10 @@ def _together(outputs: list[torch.Tensor], reference: torch.Tensor) -> torch.Ten
     return whole if whole.shape == reference.shape else None
 
 
-def _loss(reference: Window, windows: list[Window]) -> str:
-    mean = sum(window["loss"] for window in windows) / len(windows)
+def _loss(reference: Window, windows: list[Window], tolerance: float) -> str:
+    mean = mean_loss([window["loss"] for window in windows], [window["weight"] for window in windows])
     wanted = reference["loss"]
-    if abs(mean - wanted) <= 1e-4 * max(abs(wanted), 1e-30):
+    if abs(mean - wanted) <= tolerance * max(abs(wanted), 1e-30):
         return ""
     same = "the modules' outputs are the original's, but " if reference["calls"] else ""
     over = " over all processes" if len(windows) > 1 else ""
@@ -87,6 +109,8 @@ def _loss(reference: Window, windows: list[Window]) -> str:
 
 
 def _gradients(reference: Window, windows: list[Window]) -> str:
+    if not windows[0]["ends"]:
+        return ""
     wanted = dict(reference["gradients"])
     for name, mine in windows[0]["gradients"]:
         others = [dict(window["gradients"]).get(name) for window in windows[1:]]

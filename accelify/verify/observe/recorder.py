@@ -93,7 +93,7 @@ class Recorder:
         self.counts: dict[int, int] = {}
         self.backward_calls = 0
         self.depth = 0
-        self.observed: tuple[float, float] | None = None
+        self.observed: tuple[float, float, float | None] | None = None
         # Modules that were run, each with its number in the order of their first runs.
         self.modules: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
         # Leaves of the graph, of a script that makes its steps by hand.
@@ -126,12 +126,12 @@ class Recorder:
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
 
-    def observe(self, loss: torch.Tensor, scale: float, _: Any) -> None:
+    def observe(self, loss: torch.Tensor, scale: float, accelerator: Any) -> None:
         """Observer for `accelify.runtime.observers`: the loss before the runtime scales it."""
         if loss.numel() == 1:
             scaled, before = self.last_scaled or (None, loss)
             unscaled = before if scaled is not None and scaled.data_ptr() == loss.data_ptr() else loss
-            self.observed = float(unscaled), float(scale)
+            self.observed = float(unscaled), float(scale), accelerator.loss_weight
 
     def _note_module(self, module: torch.nn.Module, _: Any) -> None:
         self.modules.setdefault(module, len(self.modules))
@@ -159,6 +159,8 @@ class Recorder:
                 self.watch.after_step()
                 if self.tracer is not None:
                     self.tracer.after_backward(self._trained())
+                    if not self.watched:
+                        self.tracer.before_step()
                 if self.perturb:
                     for parameter in self._trained():
                         self._perturb(parameter)
@@ -176,10 +178,10 @@ class Recorder:
         self.context.sites.note_step()
         self.watch.before_backward()
         raw = _value(roots, gradients)
-        value, scale = self.observed or (raw, 1.0)
+        value, scale, weight = self.observed or (raw, 1.0, None)
         self.observed = None
         if self.tracer is not None:
-            self.tracer.before_backward(value * scale, self._trained())
+            self.tracer.before_backward(value * scale, weight, self._trained())
         self.writer.write(
             {
                 "event": "loss",
@@ -189,6 +191,7 @@ class Recorder:
                 "step": max(self.counts.values(), default=0 if self.watched else self.backward_calls - 1),
                 "dtype": str(roots[0].dtype).removeprefix("torch."),
                 "site": self.context.sites.here(),
+                "weight": weight,
             }
         )
         if not self.watched and not self.parameters:
@@ -258,6 +261,8 @@ class Recorder:
         if not _is_the_scripts(optimizer) or self.finished:
             return
         self.watch.before_backward()
+        if self.tracer is not None:
+            self.tracer.before_step()
         number = self._number(optimizer)
         if number >= 0:
             entry = self.watched[number]

@@ -30,12 +30,15 @@ class Call(TypedDict):
 
 
 class Window(TypedDict):
-    """What one step showed."""
+    """What one step showed. `ends` where an optimizer's step comes next: until then the gradients are still each
+    process's part, as those of an accumulation window."""
 
     weights: list[torch.Tensor]
     calls: list[Call]
     loss: float
+    weight: float | None
     gradients: list[tuple[str, torch.Tensor]]
+    ends: bool
 
 
 class Tracer:
@@ -72,14 +75,15 @@ class Tracer:
         if found is None:
             weights = [parameter.detach().cpu().clone() for parameter in parameters]
             found = self.windows[self.current] = {
-                "weights": weights, "calls": [], "loss": 0.0, "gradients": [],
+                "weights": weights, "calls": [], "loss": 0.0, "weight": None, "gradients": [], "ends": False,
             }  # fmt: skip
         return found
 
-    def before_backward(self, loss: float, parameters: Iterable[torch.Tensor]) -> None:
-        """Called with the loss before each backward."""
+    def before_backward(self, loss: float, weight: float | None, parameters: Iterable[torch.Tensor]) -> None:
+        """Called before each backward with the loss, and what it is weighed by."""
         if self.current in self.wanted:
-            self.window(parameters)["loss"] = loss
+            window = self.window(parameters)
+            window["loss"], window["weight"] = loss, weight
 
     def after_backward(self, parameters: Iterable[torch.Tensor]) -> None:
         """Called after each backward: the gradients as they are now, and the next step begins."""
@@ -90,6 +94,11 @@ class Tracer:
                 if p.grad is not None
             ]
         self.current += 1
+
+    def before_step(self) -> None:
+        """Called before each optimizer step: the last backward was the last of its accumulation window."""
+        if (window := self.windows.get(self.current - 1)) is not None:
+            window["ends"] = True
 
     def _before(self, module: torch.nn.Module, _: Any) -> None:
         if self.depth == 0 and self.recording:

@@ -301,7 +301,8 @@ class _Settler:
         for k, difference in enumerate(relative_differences(before, after)):
             if k in here and difference > allowed[min(k, len(allowed) - 1)]:
                 each = ", ".join(
-                    f"rank {number} {rank.losses[k].value:.6g}" for number, rank in enumerate(self.run.ranks)
+                    f"rank {number} {rank.losses[k].value * rank.losses[k].scale:.6g}"
+                    for number, rank in enumerate(self.run.ranks)
                 )
                 values = f"{each}, together {after[k]:.6g}, in the original {before[k]:.6g}"
                 return Outcome.VIOLATED, f"{values} ({ordinal(k + 1)} backward)"
