@@ -136,8 +136,9 @@ def test_an_attribute_and_a_helper_of_another_module(tmp_path: Path) -> None:
 
 
 SUMS = "total, count = 0.0, 0\n"
-ADDED = "optimizer.step()\ntotal += loss.item() * len(x)\ncount += len(x)\nkept = 0.9 * kept + 0.1 * out.detach().mean()"
-WORST = "optimizer.step()\nworst = out.detach().std() * worst\nkept = 0.9 * kept + 0.1 * out.detach().mean()"
+CARRY = "optimizer.step()\nkept = 0.9 * kept + 0.1 * out.detach().mean()\n"
+ADDED = CARRY + "total += loss.item() * len(x)\ncount += len(x)\n"
+WORST = CARRY + "worst = out.detach().std() * worst"
 
 
 @pytest.mark.parametrize(
