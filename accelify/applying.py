@@ -27,7 +27,8 @@ def apply_changes(
     rest = [c for c in changes if not c.core]
     for change in core:
         if change.problem:
-            return [_core_failed(sources[0], context, change.problem)]
+            place = (change.finding.path, change.finding.line, change.finding.column)
+            return [_core_failed(sources[0], place, change.problem)]
     retained = [e for c in core for e in c.edits]
     applied, remaining = list(core), [c for c in rest if not c.edits]
     wanted = [c for c in rest if c.edits]
@@ -39,7 +40,7 @@ def apply_changes(
         try:
             data = _checked(tree, retained)
         except (verbs.EditError, SyntaxError, ValueError) as error:
-            return [_core_failed(sources[0], context, _sentence(error, changes))]
+            return [_core_failed(sources[0], _place(error, tree, context), _sentence(error, changes))]
         for change in wanted:
             try:
                 data = _checked(tree, [*retained, *change.edits])
@@ -104,8 +105,14 @@ def _rule_of(edit: Edit, changes: list[Change]) -> str:
     return "" if shown is None else f"{shown.code} ({shown.name})"
 
 
-def _core_failed(source: Source, context: Context, message: str) -> Conversion:
+def _place(error: Exception, tree: Tree, context: Context) -> tuple[str, int, int]:
+    """Where edits cannot be made; the call of backward where it is not known which."""
+    edits = error.edits if isinstance(error, verbs.EditError) else ()
+    node = verbs.node_of(edits[-1]) if edits else context.script.backwards[0].call
+    return tree.locate(tree.start(node))
+
+
+def _core_failed(source: Source, place: tuple[str, int, int], message: str) -> Conversion:
     found = left_alone(source, REFUSED, f"the core edits cannot be made: {message}")
-    path, line, _ = context.tree.locate(context.tree.start(context.script.backwards[0].call))
-    found.remaining.append(why_not(path, line, 1, "ACC008", message))
+    found.remaining.append(why_not(*place, "ACC008", message))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 import tokenize
 from collections.abc import Iterable, Iterator
 
@@ -15,7 +16,12 @@ from accelify.rule_codes import PUBLIC
 from accelify.source import Source, split_lines
 
 _MARK = re.compile(r"#\s*TODO\(accelify (ACC\d{3})\):\s*(.*)")
+# A comment that goes on in the next line is set in there.
+_FURTHER = "#     "
+_FOLLOWS = re.compile(r"#\s{2,}(.*)")
 _LONGEST = 200
+# A script's longest line says how long its lines may be, between the usual limits.
+_NARROWEST, _WIDEST = 79, 120
 # Where a clause ends, outside of code.
 _END = re.compile(r"(?P<code>`[^`]*`)|[:;,] |$")
 # What a message says of lines, which move: ` (line 12)`, ` (called at helpers.py:12)`, `; the same at ...`.
@@ -44,7 +50,7 @@ def _marked(conversion: Conversion) -> str:
         return text
     now = Origins(text, conversion.source.text)
     lines = split_lines(text)
-    known = {(match[1], line) for line, match in _marks(text)}
+    known = {(code, line) for line, code, _ in _marks(text)}
     above: dict[int, dict[str, None]] = {}
     for finding in conversion.left:
         if finding.path != str(conversion.source.path or "<stdin>"):
@@ -63,12 +69,37 @@ def _marked(conversion: Conversion) -> str:
         above.setdefault(first, {})[comment] = None
     for first in sorted(above, reverse=True):
         lines[first - 1 : first - 1] = above[first]
-    new = "".join(lines)
+    new = "".join(_wrapped(lines, conversion.source.text))
     try:
         same = ast.dump(ast.parse(new)) == ast.dump(tree)
     except (SyntaxError, ValueError):
         same = False
     return new if same else text
+
+
+def _wrapped(lines: Iterable[str], original: str) -> Iterator[str]:
+    """Lines with the comments that are longer than those of the original script set over several."""
+    before = split_lines(original)
+    longest = max((len(line.rstrip()) for line in before), default=0)
+    width = min(max(longest, _NARROWEST), _WIDEST)
+    old = set(before)
+    for line in lines:
+        text = line.rstrip("\r\n")
+        comment = text.lstrip()
+        if len(text) <= width or line in old or not _MARK.match(comment):
+            yield line
+            continue
+        indent = text[: len(text) - len(comment)]
+        parts = textwrap.wrap(
+            comment,
+            width,
+            initial_indent=indent,
+            subsequent_indent=indent + _FURTHER,
+            expand_tabs=False,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        yield "".join(f"{part}{line[len(text) :]}" for part in parts)
 
 
 def _cut(message: str) -> str:
@@ -120,8 +151,8 @@ def marked_places(source: Source, found: Iterable[Finding]) -> list[Finding]:
     lines = split_lines(text)
     known = {(PUBLIC.get(one.code, one.code), one.line) for one in found if one.path == path}
     places = []
-    for number, match in marks:
-        code = REPLACED.get(match[1], match[1])
+    for number, marked, message in marks:
+        code = REPLACED.get(marked, marked)
         code = PUBLIC.get(code or "", code)
         line = next((k for k in range(number + 1, len(lines) + 1) if "".join(_code([lines[k - 1]]))), number)
         if code not in rules or (code, line) in known:
@@ -130,21 +161,31 @@ def marked_places(source: Source, found: Iterable[Finding]) -> list[Finding]:
         column = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
         places.append(
             Finding(
-                path, line, column, code, rule.name, f"left by `accelify convert`: {match[2]}",
+                path, line, column, code, rule.name, f"left by `accelify convert`: {message}",
                 severity=rule.severity, safety=Safety.MANUAL, effort=rule.effort, fixable=False,
             )
         )  # fmt: skip
     return places
 
 
-def _marks(text: str) -> Iterator[tuple[int, re.Match[str]]]:
-    """The comments by their lines."""
+def _marks(text: str) -> Iterator[tuple[int, str, str]]:
+    """The comments: the line in which each begins, its code and its message."""
     if "TODO(accelify " not in text:
         return
     lines = (line.rstrip("\r\n") + "\n" for line in split_lines(text))
+    found: list[tuple[int, str, str]] = []
+    end = 0
     try:
         for token in tokenize.generate_tokens(lambda: next(lines, "")):
-            if token.type == tokenize.COMMENT and (match := _MARK.match(token.string)):
-                yield token.start[0], match
+            if token.type != tokenize.COMMENT:
+                continue
+            line = token.start[0]
+            if match := _MARK.match(token.string):
+                found.append((line, match[1], match[2]))
+                end = line
+            elif line == end + 1 and found and (more := _FOLLOWS.match(token.string)):
+                found[-1] = (*found[-1][:2], f"{found[-1][2]} {more[1]}".strip())
+                end = line
     except (tokenize.TokenError, SyntaxError):
-        return
+        pass
+    yield from found

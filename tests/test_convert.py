@@ -174,6 +174,18 @@ def test_a_core_edit_that_cannot_be_made_leaves_the_script_alone(monkeypatch: py
     assert [f.code for f in conversion.remaining] == ["ACC008"]
 
 
+def test_core_edits_that_collide_are_reported_at_their_own_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def both(context: Context) -> list[Change]:
+        return [edited(context, "import os.path", core=True), edited(context, "import io", core=True)]
+
+    monkeypatch.setattr(road, "TRANSFORMS", (*road.TRANSFORMS, both))
+    conversion = convert_source(source(frame()))
+    assert conversion.status == "refused"
+    (left,) = conversion.remaining
+    assert "two edits meet in line 1" in left.message
+    assert (left.line, left.column) == (1, 1)
+
+
 def test_a_transform_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(context: Context) -> list[Change]:
         raise KeyError("broken")

@@ -6,7 +6,7 @@ import pytest
 
 from accelify.convert import convert_source
 from accelify.findings import Finding, Safety, Severity
-from accelify.marks import mark
+from accelify.marks import mark, marked_places
 from accelify.source import Source
 from tests.transforms.support import PATH, frame
 
@@ -28,7 +28,28 @@ def test_a_comment_that_is_cut_says_what_to_do(way: str) -> None:
     )  # fmt: skip
     conversion.remaining.append(left)
     mark([conversion])
-    (line,) = [line for line in conversion.new_text.splitlines() if "TODO(accelify" in line]
+    (place,) = marked_places(Source(PATH, conversion.new_text), [])
     # It ends with a clause, not inside of one.
-    assert line.endswith(f", from this rank's batch of `loader`; {way}")
-    assert len(line.strip()) < 240
+    assert place.message.endswith(f", from this rank's batch of `loader`; {way}")
+    assert len(place.message) < 240
+
+
+@pytest.mark.parametrize(
+    ("line", "width"), [("x = 1", 79), (f"x = '{'-' * 90}'", 96), (f"x = '{'-' * 190}'", 120)]
+)
+def test_comments_are_no_longer_than_the_lines_of_the_script(line: str, width: int) -> None:
+    before = frame(epoch="print(epoch)", end=line)
+    conversion = convert_source(Source(PATH, before))
+    left = Finding(
+        str(PATH), 10, 1, "ACC701", "unproved-figure", f"{LONG}; gather it first",
+        severity=Severity.WARNING, safety=Safety.MANUAL, effort=5, fixable=False,
+    )  # fmt: skip
+    conversion.remaining.append(left)
+    plain = conversion.new_text
+    mark([conversion])
+    added = [one for one in conversion.new_text.splitlines() if one not in plain.splitlines()]
+    assert len(added) > 1
+    assert max(map(len, added)) <= width
+    (place,) = marked_places(Source(PATH, conversion.new_text), [])
+    assert place.message.startswith(f"left by `accelify convert`: {LONG[:160]}")
+    assert place.message.endswith("; gather it first")

@@ -66,6 +66,7 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
                 )
     if not any(module.tree.mentions(word) for module in script.program.modules.values() for word in _WORDS):
         return None  # no module of it can reach one of the names below
+    sampler: Blocker | None = None
     for node in [*script.tree.nodes(ast.Name), *script.tree.nodes(ast.Attribute)]:
         if not isinstance(getattr(node, "ctx", None), ast.Load):
             continue
@@ -80,13 +81,16 @@ def already_distributed(script: ScriptModel, taken_out: bool = False) -> Blocker
             remedy = "; --replace-ddp may convert it" if value.name in k.REPLACEABLE else ""
             if value.name in k.DISTRIBUTED_NAMES:
                 used = k.DISTRIBUTED_NAMES[value.name]
-                return Blocker("ACC001", f"{_user(script, node)} {used} already{remedy}", node)
+                found = Blocker("ACC001", f"{_user(script, node)} {used} already{remedy}", node)
+                if value.name not in k.DISTRIBUTED_SAMPLERS:
+                    return found
+                sampler = sampler or found  # what the script is distributed by says more
             if value.name.startswith("torch.distributed."):
                 remedy = (
                     "; --replace-ddp may convert it" if value.name.startswith(k.PLAIN_DISTRIBUTED) else ""
                 )
                 return Blocker("ACC001", f"{_user(script, node)} torch.distributed already{remedy}", node)
-    return _joins_elsewhere(script)
+    return sampler or _joins_elsewhere(script)
 
 
 def _joins_elsewhere(script: ScriptModel) -> Blocker | None:

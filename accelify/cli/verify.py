@@ -207,7 +207,7 @@ def _counts(text: str) -> tuple[int, ...]:
     except ValueError:
         counts = ()
     if not counts or min(counts) < 1:
-        fail(f"--num-processes {text}: give a number of processes, or several as in 1,2,4.")
+        fail(f"--num-processes (-n) is {text!r}: give a number of processes, or several as in 1,2,4.")
     return counts
 
 

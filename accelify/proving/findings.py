@@ -90,6 +90,13 @@ class Named:
         # Of data that are others on each process, what is done with them goes without saying.
         apart = {cause_of(one) for one in named if one.demand == "loss" and self.checks} - {()}
         named = [one for one in named if one.sink != "state.write" or cause_of(one) not in apart]
+        # A loss that is another one on each process is so too where it is shown, put together as it has to be.
+        losses = {
+            _step(one.reason.steps()[0])
+            for one in named
+            if one.sink == "backward" and one.demand == "rounds" and one.reason
+        }
+        named = [one for one in named if one.demand != "content" or losses.isdisjoint(_put_together(one))]
         # What a wrapper does not have is not written either.
         raised = {(one.path, one.line) for one in named if one.demand == "wrapper"}
         named = [one for one in named if one.demand != "unwrapped" or (one.path, one.line) not in raised]
@@ -385,6 +392,19 @@ def _origin(one: Obligation) -> tuple[str, int, str] | None:
     """The place where a process reads the clock, where that is why something differs."""
     last = one.reason.steps()[-1] if one.reason is not None else None
     return (last.path, last.line, last.text) if last is not None and last.text == TIME else None
+
+
+def _step(reason: Reason) -> tuple[str, int, str]:
+    return reason.path, reason.line, reason.text
+
+
+def _put_together(one: Obligation) -> Iterator[tuple[str, int, str]]:
+    """The operations that gave what an obligation's value is put together of over the ranks; none where it is not."""
+    together = False
+    for reason in one.reason.steps() if one.reason is not None else ():
+        if together:
+            yield _step(reason)
+        together = together or reason.text.startswith(("gathered", "reduced by"))
 
 
 def _named(finding: Finding) -> set[str]:

@@ -22,6 +22,7 @@ _STATUS_STYLE = {
 }
 _SEVERITY_STYLE = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _LINES_SHOWN = 8
+_NAMED = 6  # files in the last line
 _SAME_LOSSES, _PARTED = "with the same losses", "ACC705"
 _CUT_BY_HAND = "ACC115"
 _BY_CHANCE = " but for dropout, noise drawn in a step and batch statistics"
@@ -244,6 +245,10 @@ def _totals(conversions: Sequence[Conversion], colour: bool, written: bool) -> s
     text = f"{scripts or 'no script to convert'}; {counted(edits, 'edit')}"
     if left:
         text += f", {counted(len(left), 'place')} left{_about(left)}"
+        if len(conversions) > 1:
+            names = [_name(conversion) for conversion in conversions if conversion.left]
+            more = f" and {counted(len(names) - _NAMED, 'more file')}" if len(names) > _NAMED else ""
+            text += f": {', '.join(names[:_NAMED])}{more}"
     return styled(text + ".", "bold", colour)
 
 

@@ -25,9 +25,16 @@ _FORMAT = 1
 
 
 def automatic_directory(config: ProjectConfiguration) -> Path:
-    """Where automatically named checkpoints are."""
+    """Where automatically named checkpoints are.
+
+    Raises:
+        ValueError: no folder is known for them.
+    """
     if config.project_dir is None:
-        raise ValueError("automatic_checkpoint_naming needs a project_dir")
+        raise ValueError(
+            "checkpoints that are named automatically need a folder: give Accelerator(project_dir=...), or the name of "
+            "the checkpoint"
+        )
     return Path(config.project_dir) / "checkpoints"
 
 
@@ -98,7 +105,9 @@ def newest(directory: Path) -> Path:
         recover(directory / aside.name[1:-4])
     found = numbered(directory)
     if not found:
-        raise ValueError(f"no complete checkpoint in {directory}")
+        raise ValueError(
+            f"there is no complete checkpoint in {directory}: call load_state where save_state has written one"
+        )
     return found[-1][1]
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from . import tracebacks
 from .gradient_state import GradientState as GradientState
 from .gradient_state import WindowPosition as WindowPosition
 from .rank_environment import find_rank, store_of_this_attempt, store_of_this_machine
@@ -154,6 +155,7 @@ class PartialState:
                     "that asks for XLA first"
                 )
             return
+        tracebacks.shorten()
         find_rank()
         self.is_beside = _is_being_spawned()
         device = _pick_device(cpu, _env_int("LOCAL_RANK", _env_int("RANK", 0)), kwargs.get("xla"))

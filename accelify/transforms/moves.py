@@ -55,9 +55,7 @@ class _Moves:
     def changes(self) -> Iterator[Change]:
         handled: set[ast.Call] = set()
         self.context.dropped += [call for call, fate in self.fate.items() if fate == REMOVE]
-        for branch in [*self.tree.nodes(ast.If), *self.tree.nodes(ast.IfExp)]:
-            if not self._is_claimed(branch):
-                yield from self._same_branches(branch, handled)
+        yield from self._same_branches(ast.If, handled)
         gone = self._dead_statements()
         for stmt, calls in gone.items():
             if self._is_claimed(stmt):
@@ -73,6 +71,8 @@ class _Moves:
             )
         yield from self._comprehensions(handled)
         yield from self._left_over(handled)
+        # What goes with the statement around it, or with its target, needs no edit for itself.
+        yield from self._same_branches(ast.IfExp, handled)
         selects = any(self.script.calls_to(["torch.cuda.set_device"]))
         for call, fate in self.fate.items():
             if call in handled or self._is_claimed(call):
@@ -208,8 +208,13 @@ class _Moves:
                 found[best] = self._dead(best) or []
         return found
 
-    def _same_branches(self, branch: ast.If | ast.IfExp, handled: set[ast.Call]) -> Iterator[Change]:
+    def _same_branches(self, kind: type[ast.If | ast.IfExp], handled: set[ast.Call]) -> Iterator[Change]:
         """`x.cuda() if cuda else x`, as an expression or as a statement with two branches."""
+        for branch in self.tree.nodes(kind):
+            if not self._is_claimed(branch):
+                yield from self._same_branch(branch, handled)
+
+    def _same_branch(self, branch: ast.If | ast.IfExp, handled: set[ast.Call]) -> Iterator[Change]:
         if not self.script.is_a(branch.test, v.FLAG):
             return
         if isinstance(branch, ast.IfExp):

@@ -167,6 +167,23 @@ def test_standard_input_to_standard_output(run: Run, plain: Path) -> None:
     assert "<stdin>: converted" in outcome.err
 
 
+_DDP_IMPORTS = (
+    "from torch.nn.parallel import DistributedDataParallel as DDP\n"
+    "from torch.utils.data.distributed import DistributedSampler\n"
+)
+
+
+def test_a_script_with_ddp_is_left_alone_at_its_wrapper(run: Run, tmp_path: Path) -> None:
+    lines = PLAIN.replace("import torch\n", f"import torch\n{_DDP_IMPORTS}", 1).splitlines()
+    made = next(number for number, line in enumerate(lines) if line.startswith("model = "))
+    lines[made:made] = ["sampler = DistributedSampler([1])"]
+    lines[made + 2 : made + 2] = ["model = DDP(model)"]
+    script = tmp_path / "train.py"
+    script.write_text("\n".join(lines) + "\n")
+    shown = run("convert", "--diff", script).err
+    assert f"train.py:{made + 3}:9: ACC001 left alone: it uses DistributedDataParallel already" in shown
+
+
 def test_replace_ddp(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     shutil.copy(Path(__file__).parents[2] / "fixtures" / "ddp_module" / "before.py", script)

@@ -101,3 +101,9 @@ def test_help_pages_write_values_in_capitals(run: Run) -> None:
         assert f"Usage: accelify {command} [OPTIONS] {usage}\n" in said
         assert not {"{", "<int>", "<str>", "<path>"} & set(said.replace("{", " { ").split())
     assert "'two' is not a whole number" in run("launch", "-n", "two", "train.py").err
+
+
+def test_a_number_of_processes_that_is_none_is_named_as_it_may_be_typed(run: Run, plain: Path) -> None:
+    outcome = run("verify", plain, "-n", "two")
+    assert outcome.code == 2
+    assert "--num-processes (-n) is 'two': give a number of processes" in outcome.err

@@ -277,7 +277,7 @@ def test_dry_run_and_explain_start_nothing(tmp_path: Path) -> None:
     [
         (["absent.py"], "absent.py does not exist: check the path."),
         (["-m", "absent_module"], "No module named 'absent_module'"),
-        (["-n", "0", "absent.py"], "at least 1"),
+        (["-n", "0", "absent.py"], "--num_processes (-n) is 0; it has to be at least 1"),
         (["--config_file", "absent.yaml", "absent.py"], "no configuration file"),
     ],
 )

@@ -167,8 +167,23 @@ def test_weights_that_are_whole_are_copied(safe: bool, tmp_path: Path) -> None:
     done = accelify("merge-weights", "state", "out.safetensors", "--model", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert load_file(tmp_path / "out.safetensors")["a"].tolist() == [1.0, 1.0, 1.0]
-    done = accelify("merge-weights", "state", "out.safetensors", cwd=tmp_path)
+    done = accelify("merge-weights", "state", "other.safetensors", cwd=tmp_path)
     assert done.stderr == "accelify: state holds models 0, 1: choose one with --model.\n"
+
+
+def test_merged_weights_replace_no_file_and_are_no_pickle(tmp_path: Path) -> None:
+    save_weights({"a": torch.ones(3)}, tmp_path / "state", "1MB", True)
+    (tmp_path / "out.safetensors").write_bytes(b"mine")
+    done = accelify("merge-weights", "state", "out.safetensors", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "accelify: out.safetensors is there already: delete it, or name another file.\n",
+    )
+    assert (tmp_path / "out.safetensors").read_bytes() == b"mine"
+    done = accelify("merge-weights", "state", "out.pt", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the weights become a safetensors file; name out.safetensors, or a folder" in done.stderr
+    assert not (tmp_path / "out.pt").exists()
 
 
 def test_what_is_no_sharded_checkpoint_is_told(tmp_path: Path) -> None:

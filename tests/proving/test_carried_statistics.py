@@ -133,3 +133,25 @@ def test_an_attribute_and_a_helper_of_another_module(tmp_path: Path) -> None:
     assert conversion.status == "converted", conversion.reason
     (message,) = _said(conversion)
     assert "`self.R ** 2`" in message
+
+
+SUMS = "total, count = 0.0, 0\n"
+CARRY = "optimizer.step()\nkept = 0.9 * kept + 0.1 * out.detach().mean()\n"
+ADDED = CARRY + "total += loss.item() * len(x)\ncount += len(x)\n"
+WORST = CARRY + "worst = out.detach().std() * worst"
+
+
+@pytest.mark.parametrize(
+    ("ready", "update", "shown", "codes"),
+    [
+        (SUMS, ADDED, "print(total / count)", ["ACC706"]),
+        # What is wrong with a figure by itself is named beside the loss.
+        ("worst = 1.0", WORST, "print(worst)", ["ACC701", "ACC706"]),
+    ],
+)
+def test_a_figure_that_is_put_together_is_not_named_for_its_loss(
+    ready: str, update: str, shown: str, codes: list[str]
+) -> None:
+    conversion = convert(build=BUILD, ready=ready, loss=LOSS, update=update, end=shown)
+    prove([conversion], conversion)
+    assert sorted({f.code for f in conversion.left if f.code in ("ACC701", "ACC706")}) == codes

@@ -29,8 +29,19 @@ def test_summary_says_what_was_done_and_what_is_left(
         "  left for a person (about 10 min):\n"
         "    train.py:4:1: ACC120 the length is N times too long (10 min)\n"
         "other.py: refused: It uses Lightning.\n"
-        "1 file converted, 1 file refused; 3 edits, 1 place left (about 10 min).\n"
+        "1 file converted, 1 file refused; 3 edits, 1 place left (about 10 min): train.py.\n"
     )
+
+
+def test_the_last_line_names_the_files_with_places_left(converted: MadeConversion) -> None:
+    files = [
+        replace(converted, source=Source.from_text("x = 1\n", Path(f"{number}.py"))) for number in range(8)
+    ]
+    assert summary(files[:2]).endswith("2 places left (about 20 min): 0.py, 1.py.\n")
+    named = "8 places left (about 1 h 20 min): 0.py, 1.py, 2.py, 3.py, 4.py, 5.py and 2 more files.\n"
+    assert summary(files).endswith(named)
+    files[0].remaining = []
+    assert summary(files[:2]).endswith("1 place left (about 10 min): 1.py.\n")
 
 
 def test_what_needs_no_change_is_not_left_and_costs_nothing(informed: MadeConversion) -> None:

@@ -12,6 +12,8 @@ from accelify.installing import install_command
 from accelify.runtime.launch.settings import LaunchError
 
 _FOLDER = "pytorch_model_fsdp_"
+# What weights are called that are no safetensors: nobody means a folder by such a name.
+_PICKLED = frozenset({".bin", ".ckpt", ".pkl", ".pt", ".pth"})
 _WHOLE = ("model*.safetensors", "pytorch_model*.bin")
 
 
@@ -27,8 +29,8 @@ def merge(checkpoint: Path, output: Path, index: int | None = None) -> tuple[Pat
         The file, the number of its tensors and of their bytes. All of them are in memory on the way.
 
     Raises:
-        LaunchError: there is no checkpoint, it has several models and `index` is None, it is damaged, or torch
-            is missing.
+        LaunchError: there is no checkpoint, it has several models and `index` is None, it is damaged, the output is
+            there already or is to be of another kind, or torch is missing.
     """
     if importlib.util.find_spec("torch") is None:
         raise LaunchError(
@@ -37,7 +39,14 @@ def merge(checkpoint: Path, output: Path, index: int | None = None) -> tuple[Pat
     from accelify.runtime import files
 
     if output.suffix != ".safetensors":
+        if output.suffix in _PICKLED and not output.is_dir():
+            raise LaunchError(
+                f"{output} cannot be written: the weights become a safetensors file; name "
+                f"{output.with_suffix('.safetensors')}, or a folder."
+            )
         output = output / "model.safetensors"
+    if output.exists():
+        raise LaunchError(f"{output} is there already: delete it, or name another file.")
     weights = _weights(checkpoint, index)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

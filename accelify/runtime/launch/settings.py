@@ -384,6 +384,8 @@ def _check_mesh(values: dict[str, Value], sections: dict[str, dict[str, Value]])
 
 def checked(field: Field, given: Any, where: str) -> Any:
     """A value as its field has it. LaunchError, naming `where` it stands, for one that cannot be."""
+    if field.words and where == f"--{field.name}":
+        where = f"{where} ({', '.join(field.words)})"  # either may be what was typed
     if field.kind is bool:
         if isinstance(given, bool):
             return given
