@@ -28,6 +28,8 @@ class GradientState:
     resumed: Any = None
     # Whether the size of a window is known to the launcher only: the script neither sets nor asks for it.
     steps_of_launch: bool = False
+    # What `backward(weight=)` weighs the loss by that observers are called with; None where it does not.
+    loss_weight: float | None = None
 
     def __init__(self, gradient_accumulation_plugin: GradientAccumulationPlugin | None = None) -> None:
         self.__dict__ = self._shared_state

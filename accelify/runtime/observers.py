@@ -3,8 +3,8 @@
 An observer is called in every `accelerator.backward`, before the backward pass, as
 `observer(loss, scale, accelerator)`: `loss` is detached and unscaled, and the mean over ranks of
 `loss * scale` is the number that the original script calls `backward()` on (loss scaling of fp16 aside). Where
-`accelerator.loss_weight` is not None, it is their mean weighed by that, as `backward(weight=)` was called with it.
-Observers must not change the loss nor draw random numbers.
+`accelerator.gradient_state.loss_weight` is not None, it is their mean weighed by that, as `backward(weight=)` was
+called with it. Observers must not change the loss nor draw random numbers.
 """
 
 from __future__ import annotations

@@ -32,8 +32,6 @@ class TrainingStep(Exchange):
     _dataloaders: list[DataLoaderShard]
     # Weights of the losses of an open window, for `backward(weight=)`.
     _tokens: float
-    loss_weight: float | None = None
-    """What `backward(weight=)` weighs the loss by that observers are called with; None where it does not."""
     # Whether nothing but torch's backward is left to do.
     _plain: bool
 
@@ -92,7 +90,7 @@ class TrainingStep(Exchange):
         return float(ranks)
 
     def _observe(self, loss: torch.Tensor, scale: float, weight: float | None = None) -> None:
-        self.loss_weight = weight
+        self.gradient_state.loss_weight = weight
         for observer in observers.backward_observers:
             observer(loss.detach(), scale, cast("Accelerator", self))
 

@@ -359,7 +359,7 @@ def test_observers_see_every_backward():
 def test_observers_see_a_weighed_loss_as_the_scripts_with_its_weight():
     seen = []
     observer = add_backward_observer(
-        lambda loss, scale, acc: seen.append((loss.item(), scale, acc.loss_weight))
+        lambda loss, scale, acc: seen.append((loss.item(), scale, acc.gradient_state.loss_weight))
     )
     try:
         accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)

@@ -131,7 +131,7 @@ class Recorder:
         if loss.numel() == 1:
             scaled, before = self.last_scaled or (None, loss)
             unscaled = before if scaled is not None and scaled.data_ptr() == loss.data_ptr() else loss
-            self.observed = float(unscaled), float(scale), accelerator.loss_weight
+            self.observed = float(unscaled), float(scale), accelerator.gradient_state.loss_weight
 
     def _note_module(self, module: torch.nn.Module, _: Any) -> None:
         self.modules.setdefault(module, len(self.modules))
