@@ -17,7 +17,7 @@ from accelify.heap.random_draws import DRAWS
 from accelify.heap.run import Event
 from accelify.heap.values import Value
 from accelify.obligations.branches_by_rank import are_crossed, are_met, called_with, is_on_both_ways
-from accelify.obligations.drawn_batches import ADDED, is_added_up_before, is_of_evaluation, whole_of
+from accelify.obligations.drawn_batches import is_added_up_before, is_of_evaluation, is_total, whole_of
 from accelify.obligations.error_messages import MESSAGES, ends_by_error, is_of_error, is_of_failing
 from accelify.obligations.hazards import are_without_training, goes_into_training, hazards_of
 from accelify.obligations.input_gradients import is_for_input
@@ -376,7 +376,7 @@ def _of_shares(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             if why is not None and _meets_before(why, events if of_main else (), counted):
                 continue
             before = is_of_loop_before(event, why, events) or is_added_up_before(event, why, events)
-            total = before and why is not None and any(ADDED in step.text for step in why.steps())
+            total = before and is_total(why, events)
             of_rounds = place.kind in (Kind.ROUND, Kind.WIDE) and not is_of_evaluation(
                 event, place, why, events
             )

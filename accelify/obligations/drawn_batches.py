@@ -60,6 +60,13 @@ def is_added_up_before(event: Event, why: Reason | None, events: Sequence[Event]
     return bool(found) and not any(loop.trains for loop in found)
 
 
+def is_total(why: Reason | None, events: Sequence[Event]) -> bool:
+    """Whether a figure adds up over the rounds of a loop in which something happens: not over the layers of a model."""
+    places = {loop.place for other in events for loop in other.loops}
+    steps = why.steps() if why is not None else []
+    return any(ADDED in step.text and (step.path, step.line) in places for step in steps)
+
+
 def whole_of(event: Event, events: Sequence[Event]) -> Reason | None:
     """Why each process goes through all of a loader, in a loop around an event or by drawing what it trains with there;
     None where it does not, or what it trains with differs by more than what it has besides.
