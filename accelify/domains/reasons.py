@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from accelify.domains.placement import Placement
+from accelify.domains.replacing import replace
 
 # `an expression`, and nothing said of it.
 _EXPRESSION = re.compile("`[^`]*`( as the round before left it)?")
@@ -72,6 +74,20 @@ class Reason:
         way = self._way()
         last = [way[-1]] if way[-1].cause else way[_MOST_STEPS - 1 :][:1]
         return [*way[: _MOST_STEPS - 1], *last] if len(way) > _MOST_STEPS else way
+
+    def by_count(self) -> Reason:
+        """This with the way alone that leads to a number of rounds, where one does."""
+        ways, seen = [[self]], {id(self)}
+        for way in ways:
+            if way[-1].counts_rounds:
+                return functools.reduce(
+                    lambda last, one: replace(one, parents=(last,)), reversed(way[:-1]), way[-1]
+                )
+            for parent in way[-1].parents:
+                if id(parent) not in seen and len(seen) < _MOST_LOOKED_AT:
+                    seen.add(id(parent))
+                    ways.append([*way, parent])
+        return self
 
     def _way(self) -> list[Reason]:
         way = [self]

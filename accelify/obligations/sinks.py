@@ -459,7 +459,7 @@ def _losses(event: Event) -> Iterator[Obligation]:
     if one.demand == "loss" and place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
         # A state of the round before makes rows of more than this batch's, which is the same cause.
         apart = place.needs == COUNTED and (place.mixed or place.samples not in (0, None))
-        why = None if place.mixed and apart else value.why
+        why = None if value.why is None or (place.mixed and apart) else value.why.by_count()
         yield made(event, "rounds", Status.NAMED, _OF_OTHER_ROUNDS[place.needs], why)
         if not apart:
             return

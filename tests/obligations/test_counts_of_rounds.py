@@ -47,6 +47,15 @@ def test_a_coefficient_that_grows_by_the_rounds_of_each_process(line: str) -> No
     assert named(f"        {line}\n{STEP}") == ["backward/rounds"]
 
 
+def test_the_count_is_what_is_named_and_not_what_else_is_of_the_batch() -> None:
+    total = "((model(x) - y) ** 2).sum() + min(1.0, step / 40) * model(x).pow(2).sum()"
+    body = f"        loss = {total}\n        loss = loss / x.size(0)\n"
+    found = validate(f"{HEAD}{body}{STEP}        step += 1\n", None, KNOWLEDGE).of(Status.NAMED)
+    (reason,) = [one.reason for one in found if one.demand == "rounds"]
+    assert reason is not None
+    assert reason.steps()[-1].text.startswith("`step`")
+
+
 @pytest.mark.parametrize("kept", ["", "        weight = max(0.01, weight * 0.999)\n"])
 def test_a_draw_against_a_number_that_shrinks_in_each_round(kept: str) -> None:
     chosen = "        if np.random.random() < weight: loss = model(y).mean()\n"
