@@ -434,7 +434,8 @@ def test_steps_outside_of_accumulate_are_not_scaled_in_silence(
             (expected,) = torch.autograd.grad(loss, model.weight, retain_graph=True)
             before = 0 if model.weight.grad is None else model.weight.grad.clone()
             accelerator.backward(loss)
-            assert torch.allclose(model.weight.grad - before, expected * scale)
+            # Against what was there: a small difference of two gradients is all rounding.
+            assert torch.allclose(model.weight.grad, before + expected * scale, rtol=1e-4, atol=1e-6)
             if (i + 1) % window == 0:
                 optimizer.step()
                 optimizer.zero_grad()
