@@ -66,7 +66,7 @@ class Reason:
         """All steps from this operation back to where it comes from, without repeated lines: by the operands that are
         the furthest from the same. Where that way ends at a bare expression, it is the shortest one that does not."""
         way = self._way()
-        return way if way[-1].says_why else _distinct(self._shortest() or way)
+        return way if way[-1].says_why else _distinct(self._shortest(_ends) or way)
 
     def nearest(self) -> list[Reason]:
         """The next steps by the operands that are the furthest from the same; the last one is the cause where one is
@@ -77,17 +77,8 @@ class Reason:
 
     def by_count(self) -> Reason:
         """This with the way alone that leads to a number of rounds, where one does."""
-        ways, seen = [[self]], {id(self)}
-        for way in ways:
-            if way[-1].counts_rounds:
-                return functools.reduce(
-                    lambda last, one: replace(one, parents=(last,)), reversed(way[:-1]), way[-1]
-                )
-            for parent in way[-1].parents:
-                if id(parent) not in seen and len(seen) < _MOST_LOOKED_AT:
-                    seen.add(id(parent))
-                    ways.append([*way, parent])
-        return self
+        *way, last = self._shortest(lambda one: one.counts_rounds) or [self]
+        return functools.reduce(lambda after, one: replace(one, parents=(after,)), reversed(way), last)
 
     def _way(self) -> list[Reason]:
         way = [self]
@@ -95,11 +86,11 @@ class Reason:
             way.append(way[-1].parents[0])
         return _distinct(way)
 
-    def _shortest(self) -> list[Reason] | None:
-        """The shortest way to an operation that has no operands and says why."""
+    def _shortest(self, ends: Callable[[Reason], bool]) -> list[Reason] | None:
+        """The shortest way to an operation at which one ends."""
         ways, seen = [[self]], {id(self)}
         for way in ways:
-            if way[-1].says_why and (way[-1].cause or not way[-1].parents):
+            if ends(way[-1]):
                 return way
             for parent in way[-1].parents:
                 if id(parent) not in seen and len(seen) < _LONGEST_WAY:
@@ -134,6 +125,11 @@ def _distinct(way: list[Reason]) -> list[Reason]:
     for step in way:
         found.setdefault((step.text, step.path, step.line), step)
     return list(found.values())
+
+
+def _ends(reason: Reason) -> bool:
+    """Whether it says why, and has no operands that say more."""
+    return reason.says_why and (reason.cause or not reason.parents)
 
 
 def _step(step: Reason, path: str, line: int | str) -> str:
