@@ -165,7 +165,7 @@ def run_rank(job: dict[str, Any]) -> int:
     """Run and record one rank as `job` says; returns the exit status."""
     import torch
 
-    from accelify.verify.observe import everything, schedules
+    from accelify.verify.observe import everything, multiplied, schedules
     from accelify.verify.observe.context import Context
     from accelify.verify.observe.loaders import LoaderWatch
     from accelify.verify.observe.recorder import Enough, Recorder
@@ -225,6 +225,8 @@ def run_rank(job: dict[str, Any]) -> int:
         from accelify.verify.probes import recording
 
         recording.install(context, job["probes"])
+    if job["counts"]:
+        multiplied.install(context, job["counts"], job["factor"])
     everything.install(context)
     code, why = 0, "finished"
     try:

@@ -15,6 +15,7 @@ from accelify.runtime.launch.port import reserved_port
 from accelify.verify.events import RankRecord, mean_loss, read_rank, same, same_end
 from accelify.verify.lines import in_words
 from accelify.verify.nursery import Nursery, NurseryError, Started
+from accelify.verify.observe.multiplied import Extent
 from accelify.verify.progress import News, Progress, silent
 from accelify.verify.sandbox.changes import Change
 from accelify.verify.sandbox.network import offline
@@ -50,6 +51,7 @@ class Job:
         schedule: what schedulers set after each call at some places; see `observe.schedules`.
         module: the script is run as `python -m` runs this module.
         scaled: loaders (file, line, how manyth made there) of which `factor` batches are made one.
+        counts: expressions by file that are multiplied by `factor`; see `multiplied_counts`.
         probes: where to look at values, by real path of the file; see `probes.inserting`.
         shares: statements (file, line) that show figures of the main process's share, as `convert` announces.
         allow_network: leave the network as it is.
@@ -78,6 +80,7 @@ class Job:
     runtime: str = ""
     scaled: tuple[tuple[str, int, int], ...] = ()
     factor: int = 1
+    counts: dict[str, list[Extent]] = field(default_factory=dict)
     trace: tuple[int, ...] = ()
     save_trace: Path | None = None
     reference_trace: Path | None = None
@@ -297,6 +300,7 @@ def _rank_order(job: Job, place: Place, scratch: Scratch, rank: int, port: int) 
         "runtime": job.runtime,
         "scaled": [list(key) for key in job.scaled],
         "factor": job.factor,
+        "counts": job.counts,
         "module": job.module,
         "schedule": list(job.schedule),
         "probes": job.probes,

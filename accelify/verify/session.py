@@ -20,6 +20,7 @@ from accelify.verify.compare.losses import Comparison, rates, structural, tolera
 from accelify.verify.compare.verdict import WRONG, Verdict
 from accelify.verify.converted import Converted, convert_copy
 from accelify.verify.lines import LineMap
+from accelify.verify.multiplied_counts import MultipliedCount, by_file, multiplied_counts
 from accelify.verify.nursery import Nursery, NurseryError
 from accelify.verify.on_simulated_gpu import OnGpu
 from accelify.verify.probes.planning import Plan, plan
@@ -29,8 +30,8 @@ from accelify.verify.runs import Job, Run, execute
 from accelify.verify.unseen import Unseen, unseen
 
 NO_ACCELERATE = "accelerate is not installed, and the copy is written for it: `pip install accelerate`."
-# torch's errors where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
 _ROUNDS = 100  # for as many more loaders of one line, as a fold makes each time
+# torch's errors where a CUDA device is asked for and there is none; the last one where it is asked for by its number.
 _NEEDS_CUDA = re.compile(r"CUDA|cuda|NVIDIA|nvidia|accelerator device")
 _WANTS_ARGUMENTS = re.compile(
     r"arguments are required|^usage: |IndexError: list index out of range", re.MULTILINE
@@ -54,9 +55,11 @@ class Report:
     """The script asks for a CUDA device outright, and the CPU took its place in every run."""
     on_gpu: OnGpu = field(default_factory=OnGpu)
     settled: list[Settled] = field(default_factory=list)
+    """What became of the demands that are not proved."""
     unseen: Unseen | None = None
     """What comes after the first epoch, where the runs end within it."""
-    """What became of the demands that are not proved."""
+    counts: list[MultipliedCount] = field(default_factory=list)
+    """Counts that the converted script multiplies by the number of processes; so does what it is compared with."""
 
     @property
     def exit_code(self) -> int:
@@ -214,6 +217,7 @@ class Session:
         demands: Plan,
     ) -> None:
         self.report = report
+        report.counts = multiplied_counts(report.converted.texts())
         self.job = replace(job, probes=demands.original)
         self.nursery = nursery
         self.progress = progress
@@ -401,7 +405,8 @@ class Session:
         if scaled:
             assert self.job.save_weights is not None
             weights = self.job.save_weights.with_name(f"weights{count}.pt")
-            job = replace(self.job, scaled=tuple(scaled), factor=count, save_weights=weights)
+            counts = by_file(self.report.counts)
+            job = replace(self.job, scaled=tuple(scaled), factor=count, counts=counts, save_weights=weights)
             run = self._execute(f"the original with {count} batches in one", job)
             while run.failure and (
                 apart := {tuple(e["key"]) for e in run.ranks[0].events.get("not_merged", ())}
@@ -414,14 +419,8 @@ class Session:
 
     def _where_it_parts(self, comparison: Comparison, job: Job, copy: Job) -> None:
         """Name the first weights, output, loss or gradient that differs, where losses or weights do."""
-        check = next(
-            (
-                c
-                for c in comparison.checks
-                if c.aspect in ("losses", "weights") and c.verdict is Verdict.DIFFERENT
-            ),
-            None,
-        )
+        wrong = (check for check in comparison.checks if check.verdict is Verdict.DIFFERENT)
+        check = next((check for check in wrong if check.aspect in ("losses", "weights")), None)
         if check is None or comparison.verdict is not Verdict.DIFFERENT or job.save_weights is None:
             return
         number = comparison.first.number if comparison.first else len(comparison.run.losses)
@@ -467,8 +466,9 @@ class Session:
 
     def _leave_samples(self, comparison: Comparison) -> None:
         """Other draws are followed by another order: what could not be compared without them is not different."""
-        samples = {key for key in comparison.differing() if key[0] == "samples"}
-        everything.downgrade(comparison, samples, comparison.reason)
+        everything.downgrade(
+            comparison, {k for k in comparison.differing() if k[0] == "samples"}, comparison.reason
+        )
 
 
 def _check(original: Run, script: Path) -> None:

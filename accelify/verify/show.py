@@ -134,6 +134,10 @@ def compared(report: Report) -> Iterator[str]:
         if (count := comparison.run.processes) > 1:
             larger = comparison.reference is not report.original
             batches = f"with {count} of its batches in one" if larger else "as it is"
+            counts = report.counts if larger else []
+            if counts:
+                places = report.converted.lines().within(*(one.site for one in counts))
+                batches += f" and the count in {places} times {count}, as in the converted script"
             words.append(f"{count} processes are compared with the original {batches}")
     yield f"{'; '.join(words)}."
 
