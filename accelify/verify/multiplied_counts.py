@@ -94,7 +94,7 @@ def _counted(tree: ast.Module) -> set[str]:
     for loop in ast.walk(tree):
         if not isinstance(loop, _LOOPS):
             continue
-        targets = [node.target for node in ast.walk(loop) if isinstance(node, ast.AugAssign)]
+        targets: list[ast.expr] = [node.target for node in ast.walk(loop) if isinstance(node, ast.AugAssign)]
         if isinstance(loop, (ast.For, ast.AsyncFor)):
             targets += [loop.target]
         found.update(ast.dump(part, annotate_fields=False) for target in targets for part in _read(target))
