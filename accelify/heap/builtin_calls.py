@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from accelify.domains.placement import function
 from accelify.domains.replacing import replace
-from accelify.heap.bounds import with_bounds
 from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import (
     array_of,
@@ -41,6 +40,7 @@ from accelify.heap.partials import partial_of
 from accelify.heap.paths import a_length, joined_path, pattern
 from accelify.heap.questions import is_instance, type_of
 from accelify.heap.random_draws import is_as_long
+from accelify.heap.range_bounds import with_bounds
 from accelify.heap.texts import text_of
 from accelify.heap.values import (
     LENGTH,

@@ -45,6 +45,7 @@ from accelify.heap.values import (
     HOST,
     OF_BATCH,
     OF_SOME,
+    OTHER_ROUNDS,
     TUPLE,
     Class,
     Container,
@@ -92,7 +93,10 @@ class Iteration:
         ]
         parts = [part for ref in over if (part := self._over_ref(ref, value, node)) is not None]
         if parts:
-            return parts[0] if len(parts) == 1 else self._one_of(parts, node)
+            found = parts[0] if len(parts) == 1 else self._one_of(parts, node)
+            if value.type == OTHER_ROUNDS and len(parts) > 1:
+                found.rounds, found.uneven = value.place, value.why
+            return found
         if is_part(value):
             return Iterable(Value(refs=value.refs, type=value.type), shared=False)
         place = value.place

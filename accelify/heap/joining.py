@@ -21,11 +21,12 @@ from accelify.domains.placement import (
 from accelify.domains.reasons import Reason
 from accelify.domains.replacing import replace
 from accelify.domains.rounds import BEGUN
-from accelify.heap.bounds import other_turns
 from accelify.heap.paths import joined_text
+from accelify.heap.range_bounds import goes_otherwise
 from accelify.heap.values import (
     MAIN_FLAG,
     ONCE,
+    OTHER_ROUNDS,
     OTHERS_FLAG,
     PARAMETER,
     RANK,
@@ -80,6 +81,8 @@ def join(
         return _parted(known, guard)
     if left is right or (left == right and not _is_chosen(left, guard)):
         return left
+    if guard is not None and guard.kind in _FLAGS and goes_otherwise(left, right):
+        return Value(own(), guard.why, _distinct((*left.refs, *right.refs)), OTHER_ROUNDS)
     if in_order and guard is not None and guard.kind in _FLAGS:
         if isinstance(left.const, bool) and isinstance(right.const, bool) and left.const != right.const:
             return Value(own(), guard.why, type=_FLAGS[guard.kind if left.const else _OPPOSITE[guard.kind]])
@@ -91,8 +94,6 @@ def join(
             return Value(refs=of_main.refs, type=ONCE)
         if guard.kind == "others" and left.of(Library) and right.of(Library):
             left, right = right, left  # that of the main process first
-    for over in other_turns(left, right) if guard is not None and guard.kind in _FLAGS else ():
-        over.rounds, over.uneven = own(), guard.why if guard is not None else None
     refs = left.refs if left.refs == right.refs else _distinct(_alternatives(left.refs, right.refs))
     same_constant = (
         left.const is not UNSET and left.const == right.const and type(left.const) is type(right.const)

@@ -57,6 +57,8 @@ SEVERAL = "#several"
 SOME_FLAG = "#some"
 # The type of what is called on the main process, and of which a call does nothing on the others.
 ONCE = "#once"
+# The type of two ranges of which the main process goes through one, and the others through the other, which is longer.
+OTHER_ROUNDS = "#other-rounds"
 # What is false only where a file is not there, and what is true only there.
 FOUND_FLAG, MISSING_FLAG = "#found", "#missing"
 

@@ -28,8 +28,8 @@ def _bound_of(value: Value) -> object:
     return _SHARED_OUT if by_processes else _UNKNOWN
 
 
-def other_turns(one: Value, other: Value) -> list[Iterable]:
-    """The ranges, bare or in a bar, of two ways of which each goes through another number of rounds; none where that is
+def goes_otherwise(one: Value, other: Value) -> bool:
+    """Whether each of two ways goes through another number of rounds of a range, bare or in a bar; False where that is
     not known.
 
     Args:
@@ -38,11 +38,11 @@ def other_turns(one: Value, other: Value) -> list[Iterable]:
     """
     ranges = [_ranges_in(value) for value in (one, other)]
     if not all(len(found) == 1 for found in ranges):
-        return []
+        return False
     first, second = (found[0].bounds for found in ranges)
     by_processes = {_SHARED_OUT in first, _SHARED_OUT in second}
     known = _UNKNOWN not in first + second and first[-1:] != second[-1:] and len(first) == len(second)
-    return [found[0] for found in ranges] if first and second and (len(by_processes) > 1 or known) else []
+    return bool(first and second) and (len(by_processes) > 1 or known)
 
 
 def _ranges_in(value: Value) -> list[Iterable]:
