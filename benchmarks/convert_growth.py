@@ -48,6 +48,11 @@ def project(folder: Path, modules: int) -> Path:
 
 def cpu_seconds(work: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Median CPU seconds of each piece of work, run in turns."""
+    return {name: statistics.median(values) for name, values in all_cpu_seconds(work, repeats).items()}
+
+
+def all_cpu_seconds(work: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """The CPU seconds of each time that each piece of work is run, in turns; the first is left out."""
     times: dict[str, list[float]] = {name: [] for name in work}
     for number in range(repeats + 1):
         for name, run in work.items():
@@ -56,7 +61,7 @@ def cpu_seconds(work: dict[str, Callable[[], object]], repeats: int) -> dict[str
             run()
             if number:
                 times[name].append(time.process_time() - started)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def peak_mib(run: Callable[[], object]) -> float:
