@@ -64,7 +64,9 @@ def print_report(report: Report, console: Console) -> None:
         _say(console, line)
     left = report.converted.remaining
     if left:
-        _say(console, f"The converter left {len(left)} place{'s' if len(left) > 1 else ''} for a person:")
+        named = [one for one in report.settled if one.outcome in (Outcome.VIOLATED, Outcome.NOT_SETTLED)]
+        beside = ", beside the demands above" if named else ""
+        _say(console, f"The converter left {counted(len(left), 'place')} for a person{beside}:")
         for line in left[:_SHOWN]:
             _say(console, f"  {line}")
         if len(left) > _SHOWN:
@@ -166,7 +168,10 @@ def notes(report: Report) -> Iterator[str]:
         what = ", ".join(report.unseen.what) or "schedules, evaluation"
         more = f"--steps {report.unseen.steps} goes beyond it" if report.unseen.steps else "give more --steps"
         made = counted(original.steps, "step")
-        yield f"A run of {made} ends within the original's first epoch; not reached: {what}; {more}."
+        ends = (
+            "ends within the original's first epoch" if report.unseen.loaders else "does not come to the end"
+        )
+        yield f"A run of {made} {ends}; not reached: {what}; {more}."
 
 
 def explanations(report: Report) -> list[str]:
@@ -257,8 +262,15 @@ def _why_so_much(comparison: Comparison) -> str:
 def _not_comparable(name: str, comparison: Comparison, places: LineMap) -> list[str]:
     """One sentence for each reason, with the places that it holds for."""
     reasons: dict[str, list[Check]] = {}
+    different = {
+        (check.aspect, check.line, check.original)
+        for check in comparison.checks
+        if check.verdict is Verdict.DIFFERENT
+    }
     for check in comparison.checks:
-        if check.verdict is Verdict.NOT_COMPARABLE:
+        # What is different with chance taken out as well is not excused by it.
+        excused = (check.aspect, check.line, check.original) not in different
+        if check.verdict is Verdict.NOT_COMPARABLE and excused:
             reasons.setdefault(check.sentence, []).append(check)
     lines = []
     for reason, checks in reasons.items():

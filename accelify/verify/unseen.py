@@ -29,10 +29,12 @@ class Unseen:
     Args:
         what: in words with its lines, as far as it is known.
         steps: how many optimizer steps reach it, one more than the epoch has; None where no loader has a length.
+        loaders: whether batches came from a loader: where none did, there is no epoch.
     """
 
     what: tuple[str, ...]
     steps: int | None
+    loaders: bool = True
 
 
 def is_seen(sink: str) -> bool:
@@ -68,7 +70,7 @@ def unseen(sinks: Iterable[tuple[str, Site]], original: Run, converted: Run, lin
         for key, count in taken.most_common(1)
         if lengths.get(key)
     ]
-    return Unseen((*loaders, *done), next(iter(steps), None))
+    return Unseen((*loaders, *done), next(iter(steps), None), bool(taken))
 
 
 def _sites(run: Run) -> Iterator[Site]:

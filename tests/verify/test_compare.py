@@ -16,6 +16,7 @@ from accelify.verify.live import describe
 from accelify.verify.runs import Run
 from accelify.verify.session import Report
 from accelify.verify.show import explain, notes
+from accelify.verify.unseen import Unseen
 
 LOSSES = [2.0, 1.0, 0.5, 0.25]
 
@@ -231,3 +232,24 @@ def test_losses_that_are_alike_are_no_repeated_work_where_the_samples_are_others
         # The loader that is trained on is not shared out, only another one is.
         one.events["batch"].append({"key": ["train.py", 2, 0], "number": 1, "position": 0, "indices": [5]})
     assert run(*ranks).repeated
+
+
+def test_what_is_different_without_chance_too_is_not_excused_by_chance() -> None:
+    comparison = compare(run(rank(LOSSES)), run(rank(LOSSES)))
+    for line, verdict in ((3, Verdict.DIFFERENT), (3, Verdict.NOT_COMPARABLE), (4, Verdict.NOT_COMPARABLE)):
+        site = ("/w/train.py", line)
+        comparison.checks.append(Check("printed", f"printed {line}", verdict, "batch norm", site, site))
+    (excused,) = [line for line in explain(comparison) if "not comparable" in line]
+    assert "(train.py line 4)" in excused
+
+
+@pytest.mark.parametrize(
+    ("loaders", "ends"),
+    [(True, "ends within the original's first epoch"), (False, "does not come to the end")],
+)
+def test_only_a_script_with_loaders_has_an_epoch(loaders: bool, ends: str) -> None:
+    report = Report(Path("train.py"), Converted(), run(rank(LOSSES)))
+    report.unseen = Unseen(("printing (line 3)",), None, loaders)
+    assert f"A run of 4 steps {ends}; not reached: printing (line 3); give more --steps." in list(
+        notes(report)
+    )
