@@ -113,10 +113,11 @@ class Expressions:
         found, counted = list[Value](), True
         for node in nodes:
             if isinstance(node, ast.Starred):
-                inner = self.evaluate(node.value, scope)
+                whole = self.evaluate(node.value, scope)
+                inner = parts(self.run, whole) or whole
                 known = elements(self.run, inner)
                 counted = counted and known is not None
-                found.extend(known if known is not None else [element(self.run, inner, node)])
+                found += known if known is not None else [element(self.run, inner, node)]
             else:
                 found.append(self.evaluate(node, scope))
         return found, counted
@@ -323,9 +324,6 @@ class Expressions:
             text_of(self.engine, node, [one for one in parts if one.const is UNSET]), map(pattern, parts)
         )
 
-    def _FormattedValue(self, node: ast.FormattedValue, scope: Ref) -> Value:
-        return self.evaluate(node.value, scope)
-
     def shown(self, parts: Sequence[Value], node: ast.AST) -> list[Value]:
         """What the texts of values show."""
         return [inner for part in parts for inner in texts_of(self.engine, part, node)]
@@ -469,10 +467,10 @@ class Expressions:
         apart = any(one.place.even and one.place.samples is None for one in bounds)
         return Value(type=PART_OF_ROWS if apart else "")
 
-    def _Starred(self, node: ast.Starred | ast.Await, scope: Ref) -> Value:
+    def _Starred(self, node: ast.Starred | ast.Await | ast.FormattedValue, scope: Ref) -> Value:
         return self.evaluate(node.value, scope)
 
-    _Await = _Starred
+    _Await = _FormattedValue = _Starred
 
     def _NamedExpr(self, node: ast.NamedExpr, scope: Ref) -> Value:
         value = self.evaluate(node.value, scope)

@@ -186,7 +186,7 @@ class Iteration:
             if not ref.prepared:
                 self.ask(ref, "__getitem__", ("dataset",), node, Value(type="builtins.int"))
             found = self.over_loader(ref, node)
-            found.loader = ref
+            found.loaders = (ref,)
             self._meet_together(ref, node)
             return found
         for method in ("__iter__", "__getitem__"):
@@ -385,7 +385,7 @@ class Iteration:
     def waits(self, over: Iterable) -> bool:
         """Whether some ranks alone go on with a loader, and wait for the others: a sampler lets each rank go on, and so
         does a loader that a rank makes of its share."""
-        divided = over.loader is not None and not over.loader.prepared
+        divided = any(not one.prepared for one in over.loaders)
         alone = self.run.checks and (divided or not self.run.accelerated)
         return over.shared and not alone and any(one.kind in ("main", "others") for one in self.run.guards)
 
@@ -427,7 +427,7 @@ class Iteration:
         each = tuple(tuple_of(self.run, [constant(number), one]) for number, one in known)
         item = tuple_of(self.run, [counter, inner.item])
         found = Iterable(item, inner.shared, inner.rounds, each, inner.samples)
-        found.loader = inner.loader
+        found.loaders = inner.loaders
         return found.like(inner)
 
     def _counter(self, first: Value, why: Reason) -> Value:
@@ -453,6 +453,7 @@ class Iteration:
         known = zip(*(part.elements for part in parts), strict=False) if few else ()
         each = tuple(tuple_of(self.run, one) for one in known)
         found = Iterable(tuple_of(self.run, items), shared is not None, rounds, each, rows)
+        found.loaders = tuple(loader for part in parts for loader in part.loaders)
         for part in parts:
             if part.whole or part.uneven or part.fewer or part.limited:
                 return found.like(part)

@@ -128,7 +128,7 @@ class Loops:
                 run.meet("loop", node, "loop")
         run.events[events:] = _with_first(first, run.events[events:])
         if not flow.exits.keys() & {"break", "return"}:
-            loop.loader = over.loader
+            loop.loaders = over.loaders
         self._leave(node, flow, loop)
         if over.limited is not None and loop.shared and loop.meets:
             run.meet("leave", node, "islice", guards=[Guard("counted", over.limited)], detail="counted")

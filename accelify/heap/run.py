@@ -51,8 +51,8 @@ class Loop:
     # Whether each round has as many rows on all ranks, the last one too.
     even: bool = False
     conditions: int = 0  # under how many it stands
-    # The loader that it goes through to its end, where it is one.
-    loader: Instance | None = None
+    # The loaders that it goes through to their end.
+    loaders: tuple[Instance, ...] = ()
 
 
 # Never changed once it is made.

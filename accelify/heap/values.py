@@ -337,8 +337,8 @@ class Iterable(Ref):
     that it goes over one by one, SAME where it goes over something else, `whole` why each rank goes through all batches
     of a loader, where it does, `uneven` why ranks can have different numbers of rounds, `fewer` why they go through
     fewer samples, all together, than the original, `limited` why each rank goes through as many rounds as the original,
-    `apart` whether the ranks draw other numbers from torch's stream, `loader` the loader that it goes through to its
-    end, where it is one, `bounds` the numbers by which a range goes.
+    `apart` whether the ranks draw other numbers from torch's stream, `loaders` the loaders that it goes through to
+    their end, `bounds` the numbers by which a range goes.
     """
 
     __slots__ = (
@@ -349,7 +349,7 @@ class Iterable(Ref):
         "fewer",
         "item",
         "limited",
-        "loader",
+        "loaders",
         "rounds",
         "samples",
         "shared",
@@ -375,7 +375,7 @@ class Iterable(Ref):
         self.uneven: Reason | None = None
         self.fewer: Reason | None = None
         self.limited: Reason | None = None
-        self.loader: Instance | None = None
+        self.loaders: tuple[Instance, ...] = ()
         self.apart = self.even = False
         self.bounds: tuple[object, ...] = ()
 

@@ -114,7 +114,7 @@ def called_with(event: Event) -> str:
 
 def what(event: Event) -> tuple[object, ...]:
     """What is met at an event, with the loops around it."""
-    return event.kind, event.name, *[loop.loader or loop.number for loop in event.loops]
+    return event.kind, event.name, *[loop.loaders or loop.number for loop in event.loops]
 
 
 def _meetings(events: Sequence[Event], way: Guard, kind: str) -> Iterator[Event]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 
 from accelify.domains.collectives import OF_MEANS
 from accelify.domains.placement import Kind
@@ -320,7 +321,11 @@ def _called_by_some(event: Event, events: Sequence[Event]) -> Iterator[Obligatio
     guard = next((one for kind in kinds for one in event.guards if one.kind == kind), None)
     if guard is None or is_on_both_ways(event, events):
         return
-    if any(value.const == ALONE for value in event.shown) and is_without_gradients(event, events):
+    # With gradients a wrapper asks the others once, at the second call: which buckets they reduce.
+    before = takewhile(lambda one: one is not event, events)
+    trained = any(one.kind == "backward" and one.loops for one in before)
+    alone = any(value.const == ALONE for value in event.shown)
+    if alone and (trained or is_without_gradients(event, events)):
         return
     cause, met = _place(guard.why), ("backward",) if guard.kind != "divergent" else _MEETINGS
     if not any(cause in map(_place, _whys(other)) for other in events if other.kind in met):

@@ -42,7 +42,7 @@ def padded(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     loops = [loop for one in events for loop in one.loops if loop.place == of]
     if any(loop.trains or loop.steps for loop in loops) or any(map(_is_cut, _functions(event, events))):
         return
-    loaders = [loop.loader for loop in loops if loop.loader is not None]
+    loaders = [loop.loaders[0] for loop in loops if len(loop.loaders) == 1]
     samplers = {one for loader in loaders for one in _samplers(loader)}
     why = Reason("the loop over the shares", *of)
     if samplers and not event.name.startswith(_ACCELERATOR):

@@ -25,11 +25,10 @@ def numbered(event: Event, events: Sequence[Event]) -> bool:
 
 def _trained_with(events: Sequence[Event]) -> set[Instance]:
     """The samplers of the loaders whose batches are trained with."""
-    loaders = {loop.loader for one in events if one.kind == "backward" for loop in one.loops} - {None}
+    loops = [loop for one in events if one.kind == "backward" for loop in one.loops]
     wholes = {
         inner
-        for one in loaders
-        if one is not None
+        for one in {loader for loop in loops for loader in loop.loaders}
         for inner in (one, *(one.wrapped.of(Instance) if one.wrapped is not None else ()))
     }
     given = [one.fields.get(f"#{name}") for one in wholes for name in SAMPLERS]

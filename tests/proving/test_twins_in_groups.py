@@ -364,6 +364,17 @@ if rank == 0:
         ("torch.nn.Linear(4, 1)", "if rank == 0:\n    with torch.no_grad(): model(x)", []),
         ("torch.nn.InstanceNorm1d(4)", "if rank == 0:\n    with torch.no_grad(): model(x)", []),
         (
+            "torch.nn.Sequential(*torch.nn.ModuleList([torch.nn.Linear(4, 1)]))",
+            "if rank == 0:\n    with torch.no_grad(): model(x)",
+            [],
+        ),
+        ("torch.nn.Linear(4, 1)", "if rank == 0:\n    model(x)", ["ACC704"]),
+        (
+            "torch.nn.Linear(4, 1)",
+            "for x, y in loader:\n    model(x).mean().backward()\nif rank == 0:\n    model(x)",
+            [],
+        ),
+        (
             "torch.nn.InstanceNorm1d(4, track_running_stats=True)",
             "if rank == 0:\n    with torch.no_grad(): model(x)",
             ["ACC704"],
