@@ -16,6 +16,7 @@ from accelify.heap.library_calls import QUESTIONS
 from accelify.heap.paths import file_of, forms_of, goes_by_length, goes_by_round, words_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance
+from accelify.obligations.exclusive_branches import is_on_another_way
 from accelify.obligations.obligation import Obligation, Status
 
 _WRITES = frozenset(
@@ -26,7 +27,6 @@ _READS = frozenset({"file.read", "folder.list", "file.handed"})
 _MAKES = frozenset({"folder.make", "tracker.start"})
 # Where nothing of what stands before goes on: ranks meet, or another function is begun with that nothing called.
 _MEETINGS = frozenset({"collective", "backward", "entry"})
-_HANDED_OUT = "broadcast_object_list"
 
 
 def _read_by_other_names(events: Sequence[Event]) -> Iterator[Obligation]:
@@ -285,21 +285,8 @@ def _is_read_of(read: Event, write: Event, name: str) -> bool:
 
 
 def _excludes(one: Event, other: Event) -> bool:
-    """Whether all ranks go the way of one of them, by an answer that the main process hands out."""
-    tree = one.module.tree if one.module is other.module and one.via == other.via else None
-    if tree is None or {loop.number for loop in one.loops} & {loop.number for loop in other.loops}:
-        return False
-    for test in ast.walk(tree):
-        if not isinstance(test, ast.If) or _HANDED_OUT not in map(_name_of, ast.walk(test.test)):
-            continue
-        sides = [[n for part in side for n in ast.walk(part)] for side in (test.body, test.orelse)]
-        if all(any(n is event.node for event in (one, other) for n in side) for side in sides):
-            return True
-    return False
-
-
-def _name_of(node: ast.AST) -> str:
-    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+    """Whether all ranks go the way of one of them alone."""
+    return is_on_another_way(one, other, of_all=True)
 
 
 def _is_question(read: Event) -> bool:

@@ -116,6 +116,23 @@ def test_a_read_of_what_the_main_process_makes_where_it_is_not_there(asks: str) 
     assert named(agreed + swapped) == []
 
 
+@pytest.mark.parametrize(
+    ("asks", "other", "lines"),
+    [
+        ("args.mode == 'train'", "else", []),
+        ("args.mode == 'train'", "elif args.mode == 'tune'", []),
+        ("args.train and not args.tune", "else", []),
+        ("args.mode == 'train'", "if args.mode == 'tune'", [5]),
+        ("there", "else", [5]),
+    ],
+)
+def test_a_read_on_another_way_than_the_write(asks: str, other: str, lines: list[int]) -> None:
+    """Where all ranks go the same way, another run of the script has written what this one reads."""
+    write = "    if accelerator.is_main_process: torch.save(1, 'a.pt')\n"
+    both = f"there = os.path.exists('a.pt')\nif {asks}:\n{write}{other}:\n    torch.load('a.pt')\n"
+    assert named(both) == lines
+
+
 def test_a_read_of_another_file() -> None:
     assert named(MAIN + "torch.save(1, 'a.pt')\ntorch.load('b.pt')\n") == []
 
