@@ -175,7 +175,9 @@ class UnknownCalls:
         if effect is None and to and not word[:1].isupper():
             effect = "file.write"
         if effect is not None:
-            path = next(iter([*to, *paths]), None) if effect == "file.write" else None
+            # A name of which only its folder is known, such as that of each sample.
+            names = [value for value in [*args, *keywords.values()] if "/" in value.text]
+            path = next(iter([*to, *paths, *names]), None) if effect == "file.write" else None
             self.run.meet(effect, node, name, path=path)
             return
         for path in paths:
