@@ -195,7 +195,9 @@ def of_call(run: Run, name: str, args: Sequence[Value], keywords: Mapping[str, V
         if _loads_anywhere(run, name, args, keywords, node) and is_of_weights(run.module.tree, node):
             run.meet("device", node, _LOADED, detail="fixed")
         return
-    if run.accelerated and name in _BESIDE and not scales_alone(run, name, node):
+    beside = run.accelerated and name in _BESIDE
+    # Where it asks for the engine first, it knows what that one does.
+    if beside and not (scales_alone(run, name, node) or is_asked_for(run, node)):
         short = name.rpartition(".")[2]
         run.meet("misuse", node, f"`{short}` works beside the Accelerator; {_BESIDE[name]}", detail="beside")
     elif run.grouped and name in _SPLITTING and not _is_chosen(run, node):

@@ -142,3 +142,24 @@ Curves().log({{}})
 @pytest.mark.parametrize(("once", "count"), [("@on_main_process", 0), ("", 2)])
 def test_methods_of_a_tracker_that_the_main_process_alone_runs(once, count, tmp_path):
     assert len(named(TRACKER.format(once=once), tmp_path, "accelerate")) == count
+
+
+CLIPPED = """
+accelerator = Accelerator(mixed_precision="bf16")
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model, opt, loader = accelerator.prepare(model, opt, DataLoader(data, batch_size=4))
+for x, y in loader:
+    opt.zero_grad()
+    accelerator.backward(F.mse_loss(model(x), y))
+    if {asks}:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asks", "codes"), [('accelerator.distributed_type == "FSDP"', []), ("len(x) > 2", ["ACC712"])]
+)
+def test_a_clip_where_the_engine_is_asked_for_is_meant(asks, codes, tmp_path):
+    assert [code for code, _ in named(CLIPPED.format(asks=asks), tmp_path, "accelerate")] == codes
