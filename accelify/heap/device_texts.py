@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import ast
+from fnmatch import fnmatchcase
 
 from accelify.heap.containers import array_of
+from accelify.heap.paths import known_of
 from accelify.heap.run import Run
-from accelify.heap.values import Value, written_arguments
+from accelify.heap.values import Value, constant, written_arguments
 
 _KINDS = frozenset({"cpu", "cuda", "hpu", "mps", "npu", "xpu"})
 
 
-def asks_for_kind(op: ast.cmpop, left: Value, right: Value) -> bool:
-    """Whether a comparison asks for the kind of a process's own device, which all have alike: `device == "cpu"`."""
+def kind_asked(run: Run, op: ast.cmpop, left: Value, right: Value) -> Value | None:
+    """The answer of a comparison that asks for the kind of a process's own device, which all have alike:
+    `device == "cpu"`. None for another one."""
     own = any(not array_of(value).is_uniform for value in (left, right))
-    return own and isinstance(op, ast.Eq | ast.NotEq) and bool(_KINDS & {left.const, right.const})
+    if not (own and isinstance(op, ast.Eq | ast.NotEq) and _KINDS & {left.const, right.const}):
+        return None
+    kind, text = (left, right) if left.const in _KINDS else (right, left)
+    # `cuda:*` is no CPU; a script for one process may have that where it finds no GPU.
+    if run.checks and text.text and not fnmatchcase(str(kind.const), known_of(text)):
+        return constant(isinstance(op, ast.NotEq))
+    return Value(type="builtins.bool")
 
 
 def where_named(run: Run, node: ast.AST, device: object) -> ast.AST:

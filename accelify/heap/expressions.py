@@ -40,7 +40,7 @@ from accelify.heap.counts import (
     with_token,
     within_pass,
 )
-from accelify.heap.device_texts import asks_for_kind
+from accelify.heap.device_texts import kind_asked
 from accelify.heap.divisions import meet_division
 from accelify.heap.fields import name_of, whole_of
 from accelify.heap.flags import ASKED, FLAGS, OPPOSITES, asked, together, truth
@@ -282,8 +282,8 @@ class Expressions:
                 return flag
             if (within := within_pass(self.run, node, left, right)) is not None:
                 return within
-            if asks_for_kind(node.ops[0], left, right):
-                return Value(type="builtins.bool")
+            if (kind := kind_asked(self.run, node.ops[0], left, right)) is not None:
+                return kind
             if left.const is not UNSET and right.const is not UNSET:
                 with suppress(TypeError):
                     return constant(COMPARED[type(node.ops[0])](left.const, right.const))

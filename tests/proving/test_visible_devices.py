@@ -46,3 +46,19 @@ def test_several_gpus_or_one_process(line, options, tmp_path):
 def test_one_gpu_by_the_rank(tmp_path):
     line = SET + 'os.environ["LOCAL_RANK"]'
     assert named(GROUPED.format(line, "0").replace("torch.cuda.set_device(0)", ""), tmp_path) == []
+
+
+ON_ONE = """
+dist.init_process_group("nccl")
+{device}
+if device == "cpu":
+    print("slow")
+"""
+NUMBERED = 'device = f"cuda:{os.environ[\'LOCAL_RANK\']}"'
+SEVERAL = f'if "RANK" in os.environ:\n    {NUMBERED}\nelse:\n    device = "cuda" if torch.cuda.is_available() else "cpu"'
+EITHER = 'device = os.environ["DEVICE"]'
+
+
+@pytest.mark.parametrize(("device", "lines"), [(NUMBERED, 0), (SEVERAL, 0), (EITHER, 1)])
+def test_what_is_said_on_a_cpu_alone_is_not_said_on_a_numbered_gpu(device, lines, tmp_path):
+    assert [code for code, _ in named(ON_ONE.format(device=device), tmp_path)] == ["ACC702"] * lines
