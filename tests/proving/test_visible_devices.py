@@ -54,7 +54,7 @@ dist.init_process_group("nccl")
 if device == "cpu":
     print("slow")
 """
-NUMBERED = 'device = f"cuda:{os.environ[\'LOCAL_RANK\']}"'
+NUMBERED = "device = f\"cuda:{os.environ['LOCAL_RANK']}\""
 SEVERAL = f'if "RANK" in os.environ:\n    {NUMBERED}\nelse:\n    device = "cuda" if torch.cuda.is_available() else "cpu"'
 EITHER = 'device = os.environ["DEVICE"]'
 

@@ -8,6 +8,7 @@ without a GradScaler, has other figures then, on one process already: the script
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from accelify.analysis import knowledge as k
 from accelify.analysis import values as v
@@ -26,13 +27,17 @@ def why_casts_stay(script: ScriptModel) -> str:
     """
     if _scales_from_elsewhere(script):
         return "its GradScaler is made in another module"
-    if not any(module.tree.mentions(b"autocast") for module in script.program.modules.values()):
-        return ""
     autocasts = [c for c in script.calls() if script.qualname(c.func) in k.AUTOCAST_CLASSES]
     if not script.understands_precision:
         return ""
     if not autocasts:
-        return "a model casts a part of its forward by itself" if _models_cast(script) else ""
+        if not any(script.qualname(c.func) in k.SCALER_CLASSES for c in script.calls()):
+            return ""
+        casts = list(_casts_of_modules(script))
+        if any(is_in_model(script, scope) for scope in casts):
+            return "a model casts a part of its forward by itself"
+        # What a scaler alone scales is computed in full precision.
+        return "" if casts else "nothing is computed in half precision"
     for call in autocasts:
         if is_constant(call_keyword(call, "enabled"), False):
             return f"a part is computed in full precision (line {script.tree.line_of(call)})"
@@ -77,10 +82,8 @@ def _switches_by_itself(script: ScriptModel, autocast: ast.Call) -> bool:
     return not script.is_uniform(switch) or from_caller(script, switch) is None
 
 
-def _models_cast(script: ScriptModel) -> bool:
-    """Whether the script scales its loss, and models of other modules cast parts of their forward by themselves."""
-    if not any(script.qualname(c.func) in k.SCALER_CLASSES for c in script.calls()):
-        return False
+def _casts_of_modules(script: ScriptModel) -> Iterator[Scope]:
+    """Where other modules cast parts of what they compute."""
     for module in script.program.modules.values():
         if module in script.modules or not module.tree.mentions(b"autocast"):
             continue
@@ -88,10 +91,8 @@ def _models_cast(script: ScriptModel) -> bool:
             if (dotted(call.func) or "").endswith("autocast"):
                 scope = module.scopes.of(call)
                 contained = script.interpreter.evaluate(module, scope, call.func)
-                casts = any(isinstance(h, Imported) and h.name in k.AUTOCAST_CLASSES for h in contained)
-                if casts and is_in_model(script, scope):
-                    return True
-    return False
+                if any(isinstance(h, Imported) and h.name in k.AUTOCAST_CLASSES for h in contained):
+                    yield scope
 
 
 def _is_outside(script: ScriptModel, node: Node, seen: set[Scope]) -> bool:
