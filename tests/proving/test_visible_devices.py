@@ -55,7 +55,8 @@ if device == "cpu":
     print("slow")
 """
 NUMBERED = "device = f\"cuda:{os.environ['LOCAL_RANK']}\""
-SEVERAL = f'if "RANK" in os.environ:\n    {NUMBERED}\nelse:\n    device = "cuda" if torch.cuda.is_available() else "cpu"'
+ON_GPU = 'device = "cuda" if torch.cuda.is_available() else "cpu"'
+SEVERAL = f'if "RANK" in os.environ:\n    {NUMBERED}\nelse:\n    {ON_GPU}'
 EITHER = 'device = os.environ["DEVICE"]'
 
 
