@@ -5,18 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from accelify.domains.placement import BEFORE, CARRIED, COUNTED, SAMPLE, Kind, Placement, own, same
 from accelify.domains.reasons import Reason
-from accelify.heap.containers import array_of, shown_fields
+from accelify.heap.containers import array_of
 from accelify.heap.host_reads import READ
 from accelify.heap.paths import is_temporary
-from accelify.heap.run import Event, why_of
+from accelify.heap.run import Event
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.heap.wrapped_weights import WRAPPED_WEIGHTS
 from accelify.obligations.error_messages import is_of_caught_error
 from accelify.obligations.obligation import BY_HAND, Obligation, Status
 from accelify.obligations.ordering import is_sought
+from accelify.obligations.placed_parts import places
 from accelify.obligations.runs import by_own_count, has_own_runtime, whole_loop
 from accelify.obligations.unread_library_paths import writes_below
 
@@ -91,7 +93,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
         return
     if event.kind in SHOWING:
         yield _once(event)
-        yield _content(event, events)
+        yield from _content(event, events)
         if event.path is not None:
             yield _path(event)
         if event.kind in _WRITTEN:
@@ -245,7 +247,7 @@ def is_of_loop_before(event: Event, why: Reason | None, events: Sequence[Event])
     )
 
 
-def _content(event: Event, events: Sequence[Event]) -> Obligation:
+def _content(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     of_main = any(guard.kind == "main" for guard in event.guards)
     divergent = next(
         (
@@ -261,7 +263,12 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
         status, where = (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, MISSED)
         worst = status, f"{word_of(event)} {where}", divergent
-    return made(event, "content", *worst)
+    yield made(event, "content", *worst)
+    if worst[0] is Status.LOOP:
+        # Of figures beside each other, each is of batches of its own.
+        others = {text: why for status, text, why in found if status is Status.LOOP and text != worst[1]}
+        for part, (text, why) in enumerate(others.items(), 1):
+            yield replace(made(event, "content", Status.LOOP, text, why), part=part)
 
 
 def word_of(event: Event) -> str:
@@ -271,26 +278,6 @@ def word_of(event: Event) -> str:
 
 def _order(found: tuple[Status, str, Reason | None]) -> float:
     return list(Status).index(found[0]) - found[1].endswith(": a time") * 1.5  # it hides no figure beside it
-
-
-def places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | None]]:
-    """The placements of a value, and of what lies in it."""
-    containers = value.of(Container)
-    if not containers or depth > 3:
-        yield from [(array_of(value), why := why_of(value)), *(why.beside if why is not None else ())]
-        for one in value.of(Instance) if depth <= 3 else []:
-            for inner in shown_fields(one):
-                yield from places(inner, depth + 1)
-        return
-    yield value.place, value.why
-    for ref in containers:
-        fill = ref.fields.get("#fill")
-        for name, inner in list(ref.fields.items()):
-            if name.startswith("["):
-                if fill is not None and not array_of(inner).is_same:
-                    yield array_of(Value(refs=(ref,))), why_of(inner)
-                else:
-                    yield from places(inner, depth + 1)
 
 
 def _shown(
