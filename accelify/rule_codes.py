@@ -161,6 +161,7 @@ _OF_CAUSES = {
     "which is not prepared": "prepare it: `accelerator.prepare(...)`",
     "which is not divided between them": "give the DataLoader `sampler=DistributedSampler(...)`",
     "data that differ between them": "draw and choose them alike on all: with one seed, or as the main process does",
+    "is a mean by `": "multiply it by what its rows weigh, and reduce its sum and that of the weights, each by itself",
     "as reduced by ": "reduce the sum and the number that it is divided by, each by itself",
 }
 

@@ -21,6 +21,7 @@ from accelify.obligations.ordering import is_sought
 from accelify.obligations.placed_parts import places
 from accelify.obligations.runs import by_own_count, has_own_runtime, whole_loop
 from accelify.obligations.unread_library_paths import writes_below
+from accelify.obligations.weighted_losses import is_weighed, way_out
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
@@ -122,7 +123,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
             )
             yield made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
-            yield from _losses(event)
+            yield from _losses(event, events)
         yield from _as_often(event)
     elif event.kind == "state.write":
         yield _state(event)
@@ -439,9 +440,9 @@ def _is_counted(place: Placement, why: Reason | None) -> bool:
     return place.kind is Kind.SAME and place.degree != 0 and not (why is not None and why.goes_by_data)
 
 
-def _losses(event: Event) -> Iterator[Obligation]:
+def _losses(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """What is trained goes with as many rounds as in the original, and with the batch as the gradients do."""
-    one, value = _loss(event), event.shown[0] if event.shown else Value()
+    one, value = _loss(event, events), event.shown[0] if event.shown else Value()
     place = array_of(value)
     if one.demand == "loss" and place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
         # A state of the round before makes rows of more than this batch's, which is the same cause.
@@ -453,7 +454,7 @@ def _losses(event: Event) -> Iterator[Obligation]:
     yield one
 
 
-def _loss(event: Event) -> Obligation:
+def _loss(event: Event, events: Sequence[Event]) -> Obligation:
     value = event.shown[0] if event.shown else Value()
     place = array_of(value)
     if event.detail == "plain" and not place.is_same:
@@ -465,8 +466,12 @@ def _loss(event: Event) -> Obligation:
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
     if place.kind is Kind.ROUND and place.mixed:
+        if is_weighed(event):
+            return made(
+                event, "loss", Status.ASSUMED, "taken for a mean by what `weight=` is given", value.why
+            )
         text = "the loss is neither the mean nor the sum of something of each row of its batch"
-        return made(event, "loss", Status.NAMED, text, value.why)
+        return made(event, "loss", Status.NAMED, text + way_out(event, events, value.why), value.why)
     if place.kind is Kind.ROUND and exponent is None:
         return made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
     if place.kind is Kind.ROUND and exponent != int(summed):
