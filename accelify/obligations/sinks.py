@@ -50,6 +50,12 @@ _OF_OTHER_ROUNDS = {
     CARRIED: "the loss goes with what each process's round before left, on a single process that of another batch",
 }
 _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
+_OF_STATE = "`{}` gets another value on each rank, and they train other models from then on"
+# The wrapper gives all processes the main one's buffers in each forward pass.
+_OF_BUFFERS = (
+    "`{}` gets what each process's batch gives, and from the next forward pass on all have the main process's: what the "
+    "others wrote is lost; gather or reduce what is written first: `accelerator.gather(...)`"
+)
 _PLACES = {
     HOST: "`{}` gets a batch on the host, of a loader that is not prepared: the model is on the device; prepare it",
     MADE_HERE: "`{}` gets a tensor that is made on the host, and prepare has put the model on the device",
@@ -420,7 +426,7 @@ def _state(event: Event) -> Obligation:
     for value in event.shown:
         for place, why in places(value):
             if not place.is_uniform:
-                text = f"`{event.name}` gets another value on each rank, and they train other models from then on"
+                text = (_OF_BUFFERS if event.detail == "buffer" else _OF_STATE).format(event.name)
                 return made(event, "same", Status.NAMED, text, why)
             if event.detail == "setting" and _is_counted(place, why):
                 return made(event, "rounds", Status.NAMED, _of_counts(event), why)
