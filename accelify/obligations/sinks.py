@@ -53,8 +53,8 @@ _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every proc
 _OF_STATE = "`{}` gets another value on each rank, and they train other models from then on"
 # The wrapper gives all processes the main one's buffers in each forward pass.
 _OF_BUFFERS = (
-    "`{}` gets what each process's batch gives, and from the next forward pass on all have the main process's: what the "
-    "others wrote is lost; gather or reduce what is written first: `accelerator.gather(...)`"
+    "`{}` gets what each process's batch gives, and from the next forward pass on all have the main process's: what "
+    "the others wrote is lost; gather or reduce what is written first: `accelerator.gather(...)`"
 )
 _PLACES = {
     HOST: "`{}` gets a batch on the host, of a loader that is not prepared: the model is on the device; prepare it",
