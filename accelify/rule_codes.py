@@ -150,9 +150,9 @@ _WAYS = {
 _CODE = re.compile(r"`[^`]*`")
 # How what a person is to do begins, after what is wrong.
 _DO = re.compile(
-    r"[;:,] (?:or |after this call, |afterwards, |first |if [^;:]*, |where [^;:]*, )?(?:add|ask|average|broadcast|call|"
-    r"change|choose|clip|convert|copy|count|cut|decide|divide|draw|drop|end|fix|free|gather|get|give|go|have|import|leave|"
-    r"let|load|look|make|move|multiply|name|open|pad|pass|prepare|print|put|read|reduce|save|seed|send|set|show|start|"
+    r"[;:,] (?:or |after this call, |afterwards, |first |if [^;:]*, |where [^;:]*, )?(?:add|ask|assign|average|"
+    r"broadcast|call|change|choose|clip|convert|copy|count|cut|decide|divide|draw|drop|end|fix|free|gather|get|give|go|have|import|"
+    r"leave|let|load|look|make|move|multiply|name|open|pad|pass|prepare|print|put|read|reduce|save|seed|send|set|show|start|"
     r"sum|take|use|wrap|write)\b(?! with it)|[;:,] accelerator\.|--\w"
 )
 _AGAIN = re.compile(r"; the same at .*$")

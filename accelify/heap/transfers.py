@@ -449,7 +449,7 @@ class Transfers:
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         self.run.place(made, self.run.shared_loops())
         hold_parts(self.run, made, args, node)
-        note_items(self.run, made, row, args, keywords)
+        note_items(self.run, made, row, args, keywords, node)
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))

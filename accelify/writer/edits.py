@@ -159,7 +159,7 @@ def insert_before(statement: ast.stmt, *pieces: Piece) -> InsertBefore:
     return InsertBefore(statement, (line,), taken=tuple(taken))
 
 
-def woven(pieces: Sequence[Piece]) -> tuple[str, list[ast.AST]]:
+def woven(pieces: Sequence[Piece]) -> tuple[str, list[ast.expr | ast.stmt]]:
     """The text of some pieces with holes in the places of the nodes among them, and those nodes."""
     nodes = [piece for piece in pieces if not isinstance(piece, str)]
     numbers = iter(range(len(nodes)))
