@@ -68,6 +68,13 @@ def test_what_is_shown_of_a_loss_that_is_weighed_says_how_it_is_to_be_added_up()
     )
 
 
+def test_names_of_another_function_are_not_given() -> None:
+    setup = "def lost(out, labels):\n    return F.cross_entropy(out, labels, weight=torch.ones(2))"
+    (message,) = named(convert(setup=setup, loss="loss = lost(model(x), y)"), "ACC705")
+    assert "[labels].sum()` (line " in message
+    assert message.endswith("; give backward what its rows weigh: `accelerator.backward(loss, weight=...)`")
+
+
 def test_another_runtime_takes_no_weight() -> None:
     text = frame(**written("weight=torch.ones(2)", "criterion(model(x), y)"))
     conversion = convert_source(Source.from_text(text, PATH), ConvertOptions(runtime="accelerate"))
