@@ -94,9 +94,17 @@ def _checked(tree: Tree, edits: Iterable[Edit]) -> bytes:
 def _sentence(error: Exception, changes: list[Change]) -> str:
     """Why edits cannot be made, without the parser's words for a text that the user never sees."""
     if not isinstance(error, verbs.EditError):
-        return "its edits do not fit together with others"
-    rules = [_rule_of(edit, changes) for edit in error.edits]
-    return f"{error}: one of {rules[0]}, one of {rules[1]}" if len(rules) == 2 and all(rules) else str(error)
+        return "its changes do not fit together with others"
+    if not error.edits:
+        return str(error)
+    rules = list(dict.fromkeys(rule for edit in error.edits if (rule := _rule_of(edit, changes))))
+    if len(rules) == 1:
+        return f"{rules[0]} changes the same code in two ways"
+    return (
+        f"{' and '.join(rules)} change the same code"
+        if rules
+        else "two changes are to be made to the same code"
+    )
 
 
 def _rule_of(edit: Edit, changes: list[Change]) -> str:

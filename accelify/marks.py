@@ -23,7 +23,8 @@ _LONGEST = 200
 # A script's longest line says how long its lines may be, between the usual limits.
 _NARROWEST, _WIDEST = 79, 120
 # Where a clause ends, outside of code.
-_END = re.compile(r"(?P<code>`[^`]*`)|[:;,] |$")
+_END = re.compile(r"(?P<code>`[^`]*`)|[:;,] | \(|$")
+_CODE = re.compile("`[^`]*`")
 # What a message says of lines, which move: ` (line 12)`, ` (called at helpers.py:12)`, `; the same at ...`.
 _LINES = re.compile(r" \((?:line |called at )?(?:[\w./\\-]+:)?\d+\)|; the same at .*|, and \d+ more")
 
@@ -115,8 +116,14 @@ def _cut(message: str) -> str:
 def _clauses(message: str, longest: int) -> str:
     """As many of a sentence's clauses as are no longer than this: what follows them are reasons."""
     ends = [found.start() for found in _END.finditer(message) if found["code"] is None]
-    end = max((end for end in ends if end <= longest), default=0)
+    end = max((end for end in ends if end <= longest and _is_whole(message[:end])), default=0)
     return message[:end] or f"{message[:longest].rsplit(' ', 1)[0]} ..."
+
+
+def _is_whole(text: str) -> bool:
+    """Whether each parenthesis of some text, outside of code, is closed in it."""
+    words = _CODE.sub("", text)
+    return words.count("(") == words.count(")")
 
 
 def _code(lines: Iterable[str]) -> Iterator[str]:

@@ -312,6 +312,10 @@ def _code_cells(raw: str, name: str, path: Path | None) -> Iterator[Cell]:
         raise SourceError(
             f"{name} is JSON but no notebook (it has no cells): name a notebook or a script.", path
         )
+    if not isinstance(content.get("cells", []), list):
+        raise SourceError(
+            f"{name} is no notebook, as its cells are no list: name a notebook or a script.", path
+        )
     if (language := _language(content)) not in ("python", "ipython"):
         raise SourceError(f"{name} holds {language}, not Python: only Python can be converted.", path)
     top = _members(raw, _skip(raw, 0))

@@ -150,9 +150,9 @@ _WAYS = {
 _CODE = re.compile(r"`[^`]*`")
 # How what a person is to do begins, after what is wrong.
 _DO = re.compile(
-    r"[;:,] (?:or |after this call, |afterwards, |first |if [^;:]*, |where [^;:]*, )?(?:add|ask|average|broadcast|call|"
-    r"change|choose|clip|convert|copy|count|cut|decide|divide|draw|drop|end|fix|free|gather|get|give|go|have|import|leave|"
-    r"let|load|look|make|move|multiply|name|open|pad|pass|prepare|print|put|read|reduce|save|seed|send|set|show|start|"
+    r"[;:,] (?:or |after this call, |afterwards, |first |if [^;:]*, |where [^;:]*, )?(?:add|ask|assign|average|"
+    r"broadcast|call|change|choose|clip|convert|copy|count|cut|decide|divide|draw|drop|end|fix|free|gather|get|give|go|have|import|"
+    r"leave|let|load|look|make|move|multiply|name|open|pad|pass|prepare|print|put|read|reduce|save|seed|send|set|show|start|"
     r"sum|take|use|wrap|write)\b(?! with it)|[;:,] accelerator\.|--\w"
 )
 _AGAIN = re.compile(r"; the same at .*$")
@@ -161,6 +161,7 @@ _OF_CAUSES = {
     "which is not prepared": "prepare it: `accelerator.prepare(...)`",
     "which is not divided between them": "give the DataLoader `sampler=DistributedSampler(...)`",
     "data that differ between them": "draw and choose them alike on all: with one seed, or as the main process does",
+    "is a mean by `": "multiply it by what its rows weigh, and reduce its sum and that of the weights, each by itself",
     "as reduced by ": "reduce the sum and the number that it is divided by, each by itself",
 }
 

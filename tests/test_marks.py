@@ -34,6 +34,21 @@ def test_a_comment_that_is_cut_says_what_to_do(way: str) -> None:
     assert len(place.message) < 240
 
 
+def test_a_comment_is_not_cut_within_parentheses() -> None:
+    conversion = convert_source(Source(PATH, frame(epoch="print(epoch)")))
+    left = Finding(
+        str(PATH), 10, 1, "ACC715", "attribute-of-wrapper",
+        f"`f(x` is not there (not done: {LONG}); take the wrapper off first: `model.module`",
+        severity=Severity.WARNING, safety=Safety.MANUAL, effort=5, fixable=False,
+    )  # fmt: skip
+    conversion.remaining.append(left)
+    mark([conversion])
+    (place,) = marked_places(Source(PATH, conversion.new_text), [])
+    assert place.message.endswith(
+        "left by `accelify convert`: `f(x` is not there; take the wrapper off first: `model.module`"
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "width"), [("x = 1", 79), (f"x = '{'-' * 90}'", 96), (f"x = '{'-' * 190}'", 120)]
 )

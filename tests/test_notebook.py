@@ -404,7 +404,7 @@ def test_any_cells_come_back(texts: list[str], written: str, as_list: bool) -> N
         (b"[1, 2]", "is JSON but no notebook"),
         (b'{"a": 1}', "is JSON but no notebook"),
         (b'{"cells": []}', "has no code"),
-        (b'{"cells": 3}', "has no code"),
+        (b'{"cells": 3}', "is no notebook, as its cells are no list"),
         (b'{"cells": [3, {"cell_type": "code"}, {"cell_type": "code", "source": 4}]}', "has no code"),
         (json.dumps(notebook([("markdown", "x"), ("code", " \n")])).encode(), "has no code"),
         (b'{"cells": ["\xff"]}', "line 1: not valid UTF-8"),
@@ -487,6 +487,7 @@ def test_diff_is_of_the_cells(run: Run, book: Path) -> None:  # noqa: F811
     assert "\n ?torch\n" in outcome.out or "\n     --quiet\n" in outcome.out
     assert ":cell 3" not in outcome.out
     assert "accelify-magic" not in outcome.out
+    assert "No newline" not in outcome.out, "cells end without one"
 
 
 def test_check_names_cell_and_line(run: Run, book: Path) -> None:  # noqa: F811

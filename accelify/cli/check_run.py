@@ -209,7 +209,13 @@ def run_check(paths: list[Path], options: Options) -> NoReturn:
                 and path.suffix not in (".py", ".pyi", ".ipynb")
                 and not (came[path].findings or came[path].problem)
             ):
-                complain(f"no findings in {path}, whose name does not end in .py or .ipynb: is it a script?")
+                complain(
+                    f"no findings in {path}, whose name does not end in .py or .ipynb: it may be no script."
+                )
+    quiet = options.update_baseline or terminal.amount == terminal.QUIET
+    if accepted and not quiet and (findings or not _is_for_people(options)):
+        noun = "finding is" if accepted == 1 else "findings are"
+        print(f"{accepted} {noun} not shown, as {options.baseline} accepts them.", file=sys.stderr)
     if not findings and _is_for_people(options):
         number = sum(not came[path].problem for path in scripts)
         if number:

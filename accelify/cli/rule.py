@@ -50,6 +50,8 @@ def rule(
     wanted = PUBLIC.get(code.upper(), code.upper()) if code is not None else ""
     if code is not None and wanted not in rules:
         known = "`accelify rule` lists them"
+        if f"ACC{code}" in rules:
+            known = f"its code is ACC{code}"
         if code.upper() in REPLACED:
             later = REPLACED[code.upper()]
             known = f"{later} says it now" if later else "what it said is a note of the report now"

@@ -68,15 +68,16 @@ def arguments_of(one: Argument, args: Args, keywords: Keywords, shift: int) -> l
 
 
 def weighs_rows(engine: Interpreter, row: Row, args: Args, keywords: Keywords) -> str:
-    """The argument that gives the rows weights, or leaves some out, so that each rank has a mean of its batch;
-    "" where there is none."""
+    """The arguments that give the rows weights, or leave some out, so that each rank has a mean of its batch, with
+    "=, " between them; "" where there is none."""
+    found: dict[str, None] = {}
     for one in row.content:
         leaves_out = one.name == "ignore_index"
         for value in arguments_of(one, args, keywords, 0) or ([constant(_NO_CLASS)] if leaves_out else []):
             if value.const is None or (value.const == _NO_CLASS and not _has_no_class(engine)):
                 continue
-            return str(one.name)
-    return ""
+            found[str(one.name)] = None
+    return "=, ".join(found)
 
 
 def _has_no_class(engine: Interpreter) -> bool:

@@ -31,7 +31,7 @@ from accelify.heap.collating import SAMPLERS
 from accelify.heap.containers import array_of, element, elements, fill_of, keys_in, tuple_of
 from accelify.heap.dividing import by_rank, drawn_at, goes_through, shared_out
 from accelify.heap.joining import join
-from accelify.heap.locations import at
+from accelify.heap.locations import AT, at
 from accelify.heap.model_parameters import is_parameters, parameter_of
 from accelify.heap.random_draws import SEEDED
 from accelify.heap.run import why_of
@@ -212,7 +212,10 @@ class Iteration:
         """A loader: what one batch is to a rank."""
         host = HOST if at(self.run, ref) == HOST and not self.run.on_cpu else ""
         if not ref.prepared and (apart := self._divided_by_hand(ref)) is not None:
-            why = self.run.reason(node, f"{OF_BATCH} `{self.run.segment(node)}`", apart)
+            made = self.run.read(ref, AT)
+            differs = why_of(apart)
+            above = replace(made.why, parents=(differs,)) if made and made.why and differs else differs
+            why = self.run.reason(node, f"{OF_BATCH} `{self.run.segment(node)}`", above)
             return Iterable(Value(ROUND_ROWS, why, type=BATCH, where=host), shared=True, rounds=same(1))
         if not ref.prepared:
             found = Iterable(Value(type=BATCH, where=host), shared=False)

@@ -208,7 +208,7 @@ def _lines(text: str) -> list[str]:
 
 
 def note_items(
-    run: Run, made: Instance, row: Row, args: Sequence[Value], keywords: Mapping[str, Value]
+    run: Run, made: Instance, row: Row, args: Sequence[Value], keywords: Mapping[str, Value], node: ast.AST
 ) -> None:
     """Note where the items of a loader or a data set lie that a call makes.
 
@@ -218,6 +218,7 @@ def note_items(
         row: the function that makes it.
         args: what it is given.
         keywords: what it is given by name.
+        node: the call.
     """
     if row.kind not in ("loader", "dataset"):
         return
@@ -230,7 +231,8 @@ def note_items(
         clean = clean and (collate.const is None or bool(collate.of(Function)))
         data = [args[0] if args else keywords.get("dataset", Value())]
     host = known and clean and all(_is_on_host(run, value) for value in data)
-    run.store.set(made, AT, constant(HOST) if host else None)
+    why = run.reason(node, f"`{run.segment(node)}` makes that loader")
+    run.store.set(made, AT, replace(constant(HOST), why=why) if host else None)
 
 
 def meet_model(

@@ -436,7 +436,12 @@ def thrown_away(run: Run, name: str, node: ast.AST) -> None:
         return
     if any(isinstance(one, ast.Expr) and one.value is node for one in ast.walk(run.module.tree)):
         text = f"`accelerator.{name}` returns what it makes, and leaves its argument as it is: nothing takes the result"
-        run.meet("misuse", node, text, detail="content")
+        way = (
+            f"; assign it: `{run.segment(given)} = {run.segment(node)}`"
+            if isinstance(given, ast.Name | ast.Attribute)
+            else ""
+        )
+        run.meet("misuse", node, f"{text}{way}", detail="content")
 
 
 def of_backward(run: Run, node: ast.AST) -> None:

@@ -85,7 +85,7 @@ def state_written(run: Run, ref: Ref, name: str, value: Value, node: ast.AST) ->
         return value
     marked = f"#state {name}"
     if (known := run.read(ref, marked)) is not None:
-        detail = "buffer" if known.const == "buffer" and run.checks else ""
+        detail = "buffer" if known.const == "buffer" else ""
         run.meet("state.write", node, run.segment(node), [value], detail=detail)
     elif value.type == PARAMETER:
         run.store.set(ref, marked, constant(True))

@@ -46,7 +46,7 @@ def text_of(engine: Interpreter, node: ast.AST, parts: Sequence[Value]) -> Value
         place = own() if any(array_of(one) != place for one in apart) else place
     elif place.is_same or furthest.why is not None:
         why = furthest.why
-        others = [(array_of(one), one.why) for one in apart if one.why is not why] if run.checks else []
+        others = [(array_of(one), one.why) for one in apart if one.why is not why]
         if why is not None and others:
             why = replace(why, beside=tuple(others))
         return Value(place, why, type="builtins.str")

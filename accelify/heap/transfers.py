@@ -71,6 +71,7 @@ from accelify.heap.values import (
     constant,
     is_zero,
 )
+from accelify.heap.weighed_rows import WEIGHS, weight_of_rows
 from accelify.knowledge import Row
 
 if TYPE_CHECKING:
@@ -339,11 +340,13 @@ class Transfers:
             return self._mixing(node, reduced(place, "mean"), TENSOR, words)
         if word == "mean" and place.padded and "ctc" not in name.lower():
             return self._padded(node, reduced(place, word), TENSOR)
+        whole = place
         if word != "none":
             place = reduced(place, word)
-        if word == "weighted" and place.mixed:
+        if word == "weighted" and (place.mixed or place.kind is Kind.OWN is not whole.kind):
             text = f"`{self.run.segment(node)}` is a mean by `{weighs}=`, by the rows of each process alone"
-            return self.run.cause(node, place, text, TENSOR)
+            weight = weight_of_rows(node, name, weighs)
+            return self.run.cause(node, place, f"{text}, {WEIGHS} `{weight}`" if weight else text, TENSOR)
         return self.run.made(node, place, *operands, type_=TENSOR)
 
     def _put_together(self, row: Row, args: Args, keywords: Keywords, node: ast.AST) -> Value:
@@ -446,7 +449,7 @@ class Transfers:
         made = self.run.allocate((node, type_name), lambda: Instance(None, type_name, row.kind or "object"))
         self.run.place(made, self.run.shared_loops())
         hold_parts(self.run, made, args, node)
-        note_items(self.run, made, row, args, keywords)
+        note_items(self.run, made, row, args, keywords, node)
         first = args[0] if args else keywords.get("dataset", keywords.get("params", NONE))
         if row.kind == "loss":
             word = keywords.get("reduction", constant(_by_flags(keywords)))

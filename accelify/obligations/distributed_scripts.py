@@ -27,6 +27,7 @@ from accelify.obligations.missing_steps import of_gradients
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle, is_there_already
 from accelify.obligations.past_wrappers import is_averaged_by_hand, is_trained_in, unprepared
+from accelify.obligations.placed_parts import places
 from accelify.obligations.rank_labels import (
     RANK,
     SHARE,
@@ -42,7 +43,7 @@ from accelify.obligations.runs import has_accelerator, is_within_step
 from accelify.obligations.sample_messages import is_of_own_sample
 from accelify.obligations.sampler_epochs import numbered
 from accelify.obligations.schedules import scheduled, stepped
-from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, places, word_of
+from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, word_of
 
 # Demands that are the same with and without an original.
 _ALIKE = frozenset({"once", "path", "all ranks", "same", "unwrapped", "one device", "let go", "accumulated"})

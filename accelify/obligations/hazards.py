@@ -26,9 +26,10 @@ from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle
 from accelify.obligations.padded_shares import padded
 from accelify.obligations.past_wrappers import in_no_model, is_without_gradients
+from accelify.obligations.placed_parts import places
 from accelify.obligations.polled_files import polled
 from accelify.obligations.runs import is_of_one_process, of_its_run
-from accelify.obligations.sinks import SHOWING, made, places, word_of
+from accelify.obligations.sinks import SHOWING, made, word_of
 
 # Modes that empty a file as it is opened.
 _EMPTYING = ("w", "x")

@@ -13,7 +13,7 @@ from accelify.heap.random_draws import DRAWS, OTHER_SEED, SEEDED_APART, UNSEEDED
 from accelify.heap.run import Event
 from accelify.heap.transfers import NAMES_PROCESS, TIME
 from accelify.heap.values import OF_BATCH, Container, Value
-from accelify.obligations.sinks import places
+from accelify.obligations.placed_parts import places
 
 # How a reason ends that says that something is taken by the rank.
 SHARE = "is this rank's share"

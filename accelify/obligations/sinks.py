@@ -5,20 +5,23 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from accelify.domains.placement import BEFORE, CARRIED, COUNTED, SAMPLE, Kind, Placement, own, same
 from accelify.domains.reasons import Reason
-from accelify.heap.containers import array_of, shown_fields
+from accelify.heap.containers import array_of
 from accelify.heap.host_reads import READ
 from accelify.heap.paths import is_temporary
-from accelify.heap.run import Event, why_of
+from accelify.heap.run import Event
 from accelify.heap.values import DEVICE, HOST, MADE_HERE, Container, Instance, Value
 from accelify.heap.wrapped_weights import WRAPPED_WEIGHTS
 from accelify.obligations.error_messages import is_of_caught_error
 from accelify.obligations.obligation import BY_HAND, Obligation, Status
 from accelify.obligations.ordering import is_sought
+from accelify.obligations.placed_parts import places
 from accelify.obligations.runs import by_own_count, has_own_runtime, whole_loop
 from accelify.obligations.unread_library_paths import writes_below
+from accelify.obligations.weighted_losses import is_weighed, way_out
 
 _SHOWN = frozenset({"terminal.write", "log.write", "bar.show", "tracker.log", "figure.show"})
 _BUFFERS = frozenset({"io.BytesIO", "io.StringIO"})
@@ -47,6 +50,12 @@ _OF_OTHER_ROUNDS = {
     CARRIED: "the loss goes with what each process's round before left, on a single process that of another batch",
 }
 _BY_ITSELF = {"search.run": "chooses the settings of its trainings on every process by itself"}
+_OF_STATE = "`{}` gets another value on each rank, and they train other models from then on"
+# The wrapper gives all processes the main one's buffers in each forward pass.
+_OF_BUFFERS = (
+    "`{}` gets what each process's batch gives, and from the next forward pass on all have the main process's: what "
+    "the others wrote is lost; gather or reduce what is written first: `accelerator.gather(...)`"
+)
 _PLACES = {
     HOST: "`{}` gets a batch on the host, of a loader that is not prepared: the model is on the device; prepare it",
     MADE_HERE: "`{}` gets a tensor that is made on the host, and prepare has put the model on the device",
@@ -91,7 +100,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
         return
     if event.kind in SHOWING:
         yield _once(event)
-        yield _content(event, events)
+        yield from _content(event, events)
         if event.path is not None:
             yield _path(event)
         if event.kind in _WRITTEN:
@@ -120,7 +129,7 @@ def obligations_of(event: Event, events: Sequence[Event] = ()) -> Iterator[Oblig
             )
             yield made(event, "prepared", Status.NAMED, text)
         if event.kind == "backward":
-            yield from _losses(event)
+            yield from _losses(event, events)
         yield from _as_often(event)
     elif event.kind == "state.write":
         yield _state(event)
@@ -245,7 +254,7 @@ def is_of_loop_before(event: Event, why: Reason | None, events: Sequence[Event])
     )
 
 
-def _content(event: Event, events: Sequence[Event]) -> Obligation:
+def _content(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     of_main = any(guard.kind == "main" for guard in event.guards)
     divergent = next(
         (
@@ -261,7 +270,12 @@ def _content(event: Event, events: Sequence[Event]) -> Obligation:
     if divergent is not None and worst[0] in (Status.PROVED, Status.ASSUMED):
         status, where = (Status.LOOP, INSIDE) if event.in_training else (Status.NAMED, MISSED)
         worst = status, f"{word_of(event)} {where}", divergent
-    return made(event, "content", *worst)
+    yield made(event, "content", *worst)
+    if worst[0] is Status.LOOP:
+        # Of figures beside each other, each is of batches of its own.
+        others = {text: why for status, text, why in found if status is Status.LOOP and text != worst[1]}
+        for part, (text, why) in enumerate(others.items(), 1):
+            yield replace(made(event, "content", Status.LOOP, text, why), part=part)
 
 
 def word_of(event: Event) -> str:
@@ -271,26 +285,6 @@ def word_of(event: Event) -> str:
 
 def _order(found: tuple[Status, str, Reason | None]) -> float:
     return list(Status).index(found[0]) - found[1].endswith(": a time") * 1.5  # it hides no figure beside it
-
-
-def places(value: Value, depth: int = 0) -> Iterator[tuple[Placement, Reason | None]]:
-    """The placements of a value, and of what lies in it."""
-    containers = value.of(Container)
-    if not containers or depth > 3:
-        yield from [(array_of(value), why := why_of(value)), *(why.beside if why is not None else ())]
-        for one in value.of(Instance) if depth <= 3 else []:
-            for inner in shown_fields(one):
-                yield from places(inner, depth + 1)
-        return
-    yield value.place, value.why
-    for ref in containers:
-        fill = ref.fields.get("#fill")
-        for name, inner in list(ref.fields.items()):
-            if name.startswith("["):
-                if fill is not None and not array_of(inner).is_same:
-                    yield array_of(Value(refs=(ref,))), why_of(inner)
-                else:
-                    yield from places(inner, depth + 1)
 
 
 def _shown(
@@ -432,7 +426,7 @@ def _state(event: Event) -> Obligation:
     for value in event.shown:
         for place, why in places(value):
             if not place.is_uniform:
-                text = f"`{event.name}` gets another value on each rank, and they train other models from then on"
+                text = (_OF_BUFFERS if event.detail == "buffer" else _OF_STATE).format(event.name)
                 return made(event, "same", Status.NAMED, text, why)
             if event.detail == "setting" and _is_counted(place, why):
                 return made(event, "rounds", Status.NAMED, _of_counts(event), why)
@@ -452,9 +446,9 @@ def _is_counted(place: Placement, why: Reason | None) -> bool:
     return place.kind is Kind.SAME and place.degree != 0 and not (why is not None and why.goes_by_data)
 
 
-def _losses(event: Event) -> Iterator[Obligation]:
+def _losses(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     """What is trained goes with as many rounds as in the original, and with the batch as the gradients do."""
-    one, value = _loss(event), event.shown[0] if event.shown else Value()
+    one, value = _loss(event, events), event.shown[0] if event.shown else Value()
     place = array_of(value)
     if one.demand == "loss" and place.kind is Kind.ROUND and place.needs in _OF_OTHER_ROUNDS:
         # A state of the round before makes rows of more than this batch's, which is the same cause.
@@ -466,7 +460,7 @@ def _losses(event: Event) -> Iterator[Obligation]:
     yield one
 
 
-def _loss(event: Event) -> Obligation:
+def _loss(event: Event, events: Sequence[Event]) -> Obligation:
     value = event.shown[0] if event.shown else Value()
     place = array_of(value)
     if event.detail == "plain" and not place.is_same:
@@ -478,8 +472,12 @@ def _loss(event: Event) -> Obligation:
     summed = event.detail == "sum"
     exponent = None if place.samples is None else place.samples + (place.degree or 0)
     if place.kind is Kind.ROUND and place.mixed:
+        if is_weighed(event):
+            return made(
+                event, "loss", Status.ASSUMED, "taken for a mean by what `weight=` is given", value.why
+            )
         text = "the loss is neither the mean nor the sum of something of each row of its batch"
-        return made(event, "loss", Status.NAMED, text, value.why)
+        return made(event, "loss", Status.NAMED, text + way_out(event, events, value.why), value.why)
     if place.kind is Kind.ROUND and exponent is None:
         return made(event, "loss", Status.ASSUMED, "taken for a mean or a sum of its rows", value.why)
     if place.kind is Kind.ROUND and exponent != int(summed):

@@ -94,7 +94,7 @@ class Named:
         losses = {
             _step(one.reason.steps()[0])
             for one in named
-            if one.sink == "backward" and one.demand == "rounds" and one.reason
+            if one.sink == "backward" and one.demand in ("loss", "rounds") and one.reason
         }
         named = [one for one in named if one.demand != "content" or losses.isdisjoint(_put_together(one))]
         # What a wrapper does not have is not written either.

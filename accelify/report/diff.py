@@ -23,10 +23,18 @@ def unified_diff(conversion: Conversion, *, colour: bool = False) -> bytes:
     for name, old, new in source.parts(conversion.new_text):
         # `git apply` wants a/ and b/ before the path.
         names = f"a/{name.lstrip('/')}", f"b/{name.lstrip('/')}"
-        lines = list(difflib.unified_diff(_LINE.findall(old), _LINE.findall(new), *names))
+        before, after = _LINE.findall(old), _LINE.findall(new)
+        if source.path is not None and source.path.suffix == ".ipynb":
+            # A cell's last line ends without a line break, and nobody applies this to a file.
+            before, after = _ended(before), _ended(after)
+        lines = list(difflib.unified_diff(before, after, *names))
         shown += [styled(line.rstrip("\n"), "bold", colour) + "\n" for line in lines[:2]]
         shown += [_shown(line, colour) for line in lines[2:]]
     return "".join(shown).encode(source.encoding, errors="backslashreplace")
+
+
+def _ended(lines: list[str]) -> list[str]:
+    return [line if line.endswith("\n") else f"{line}\n" for line in lines]
 
 
 def _shown(line: str, colour: bool) -> str:

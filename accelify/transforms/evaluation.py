@@ -200,13 +200,13 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         edits += _counted_samples(context, evaluation, names)
     for call in evaluation.inline:
         assert evaluation.before is not None
-        text = tree.segment(call)
         scope = context.script.scope_of(call)
         free = [n for n in ("output", "outputs", "predictions") if scope.resolve(n) is None]
-        if names and free and call.lineno == call.end_lineno and not _moves(call):
+        if names and free and call.lineno == call.end_lineno and not _is_move(call):
             # One collective for all: the outputs get a separate name.
-            line = f"{free[0]}, {joined} = {accelerator}.gather_for_metrics(({text}, {joined}))"
-            edits += [InsertBefore(evaluation.before, (line,)), verbs.replace(call, free[0])]
+            begin = f"{free[0]}, {joined} = {accelerator}.gather_for_metrics(("
+            edits.append(verbs.insert_before(evaluation.before, begin, call, f", {joined}))"))
+            edits.append(verbs.replace(call, free[0]))
             continue
         edits.append(verbs.replace(call, f"{accelerator}.gather_for_metrics(", call, ")", order=10))
         if names:
@@ -225,9 +225,9 @@ def _gather(context: Context, evaluation: EvaluationLoop) -> Iterator[Change]:
         yield change
 
 
-def _moves(call: ast.expr) -> bool:
-    """Whether something in a call is put on a device there."""
-    return any(isinstance(n, ast.Attribute) and n.attr in ("to", "cuda") for n in walk(call))
+def _is_move(call: ast.expr) -> bool:
+    """Whether a call is none but to put something on a device."""
+    return isinstance(call, ast.Call) and getattr(call.func, "attr", "") in ("to", "cuda")
 
 
 def _picked(

@@ -76,17 +76,17 @@ def _unsharded(context: Context) -> Iterator[Change]:
             if doubtful[0] in context.plan.unseen.values():
                 what = "not seen to give torch's DataLoader; of anything else every process"
             message = (
-                f"its training data can come from `{doubtful[0]}`, which is {what} works on the same data, which is "
+                f"the training data can come from `{doubtful[0]}`, which is {what} works on the same data, which is "
                 f"right but no faster on several of them; prepare the DataLoader inside `{doubtful[0]}`, or make a "
                 "DataLoader in every case"
             )
             yield context.change(UNSHARDED, backward, message)
         return
     if loaders and context.script.fixed_batch_size is not None:
-        why = "its batches cannot be split"
+        why = "the batches cannot be split"
     elif loaders and loaders <= context.script.episode_loaders:
         message = (
-            "its loaders are made for one step and read once: every process draws episodes of its own, the same ones "
+            "the loaders are made for one step and read once: every process draws episodes of its own, the same ones "
             "where they are seeded alike"
         )
         yield context.change(UNSHARDED, backward, message)
@@ -94,7 +94,7 @@ def _unsharded(context: Context) -> Iterator[Change]:
     elif loaders & context.plan.prepared:
         rest = sorted({min(t.names, default="one") for t in loaders - context.plan.prepared})
         message = (
-            f"some of its training data does not come from torch's DataLoader ({', '.join(rest)}): every process works "
+            f"some of the training data does not come from torch's DataLoader ({', '.join(rest)}): every process works "
             "on all of that, and on its own part of the rest"
         )
         yield context.change(UNSHARDED, backward, message)
@@ -103,10 +103,10 @@ def _unsharded(context: Context) -> Iterator[Change]:
         # What a loader was filled with before: tensors, or a list of tasks that names no data at all.
         why, loaders = "no training loop is seen to read a DataLoader itself", set()
     elif any(is_shardable(loader) for loader in loaders):
-        why = "its training data comes from a loader that is stored where prepare cannot reach it"
+        why = "the training data comes from a loader that is stored where prepare cannot reach it"
     elif loaders:
         seen = all(t.qualname and not t.qualname.startswith("torch") for t in loaders)
-        why = f"its training data comes from a loader that is not {'' if seen else 'seen to be '}torch's DataLoader"
+        why = f"the training data comes from a loader that is not {'' if seen else 'seen to be '}torch's DataLoader"
     elif (handed := _handed_to_a_library(context)) is not None:
         loader, function = handed
         message = (
@@ -117,7 +117,7 @@ def _unsharded(context: Context) -> Iterator[Change]:
         yield context.change(UNSHARDED, backward, message)
         return
     else:
-        why = "its training data is not seen to come from a DataLoader"
+        why = "the training data is not seen to come from a DataLoader"
     # An environment or a generator that seeds itself gives each process different data, and episodes of other lengths.
     drawn = "" if loaders else " (where what is drawn at random is seeded alike)"
     message = f"{why}: every process works on the same data{drawn}, {_cost(context)}"

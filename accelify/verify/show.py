@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accelify.report.style import counted
+from accelify.report.style import counted, wrapped
 from accelify.verify.compare.losses import Comparison, coarsest
 from accelify.verify.compare.verdict import ASPECTS, WRONG, Check, Verdict
 from accelify.verify.lines import ORIGINAL, LineMap
@@ -314,4 +314,5 @@ def _file(path: str) -> str:
 
 
 def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+    text = wrapped(line, console.width if console.is_terminal else 0)
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

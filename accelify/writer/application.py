@@ -186,7 +186,9 @@ class Application(Expressions):
 
     def _lines(self, edit: InsertBefore | InsertAfter | PutUnder, lines: tuple[str, ...]) -> list[Row]:
         self.done.add(id(edit))
-        return [Row(node, new=True) for node in templates.statements(lines, self.tree.indent(node_of(edit)))]
+        taken = [self.changed_inside(node) for node in getattr(edit, "taken", ())]
+        made = templates.statements(lines, self.tree.indent(node_of(edit)))
+        return [Row(templates.fill(node, taken), new=True) for node in made]
 
     def _removed(self, block: list[ast.stmt], rows: list[Row]) -> set[int]:
         """The rows that go: statements with the comments that are only about them, and blank lines around them."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeAlias
 
@@ -20,6 +20,8 @@ from accelify.analysis.syntax import Tree
 from accelify.writer.errors import EditError as EditError
 
 Piece: TypeAlias = str | ast.expr | ast.stmt
+HOLE = "_accelify_hole_"
+"""Begins the name that stands in the place of a node in a text, until it is put there."""
 _PLAIN_STRING = re.compile(r"([rRuU]?)(\"{3}|'{3}|\"|')(.*)\2", re.DOTALL)
 
 
@@ -99,13 +101,15 @@ class Unwrap:
 class InsertBefore:
     """Put lines before a statement, at its indentation. Lower `order` comes first at the same place.
 
-    With `above_comment` they go above a comment that heads the statement, with a blank line between.
+    With `above_comment` they go above a comment that heads the statement, with a blank line between. `taken` are
+    expressions out of it, which stand in the holes of the lines as other edits make them.
     """
 
     statement: ast.stmt
     lines: tuple[str, ...]
     order: int = 0
     above_comment: bool = False
+    taken: tuple[ast.AST, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,19 @@ Edit: TypeAlias = (
 def replace(node: ast.AST, *pieces: Piece, order: int = 0, yielding: bool = False) -> Replace:
     """Put code in the place of a node, or around it."""
     return Replace(node, pieces, order, yielding)
+
+
+def insert_before(statement: ast.stmt, *pieces: Piece) -> InsertBefore:
+    """Put a line before a statement that is made of text and of expressions out of it, which other edits replace."""
+    line, taken = woven(pieces)
+    return InsertBefore(statement, (line,), taken=tuple(taken))
+
+
+def woven(pieces: Sequence[Piece]) -> tuple[str, list[ast.expr | ast.stmt]]:
+    """The text of some pieces with holes in the places of the nodes among them, and those nodes."""
+    nodes = [piece for piece in pieces if not isinstance(piece, str)]
+    numbers = iter(range(len(nodes)))
+    return "".join(p if isinstance(p, str) else f"{HOLE}{next(numbers)}_" for p in pieces), nodes
 
 
 def keep_receiver(call: ast.Call) -> Replace:

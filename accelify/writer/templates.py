@@ -9,10 +9,9 @@ from typing import Any
 
 import libcst as cst
 
+from accelify.writer.edits import HOLE, woven
 from accelify.writer.errors import EditError
 from accelify.writer.rows import rows_of
-
-_HOLE = "_accelify_hole_"
 
 
 def expression(pieces: Sequence[Any], part: Callable[[ast.AST], cst.BaseExpression]) -> cst.BaseExpression:
@@ -27,14 +26,14 @@ def expression(pieces: Sequence[Any], part: Callable[[ast.AST], cst.BaseExpressi
     """
     if len(pieces) == 1 and not isinstance(pieces[0], str):
         return part(pieces[0])
-    text, nodes = _woven(pieces)
+    text, nodes = woven(pieces)
     made: cst.BaseExpression = fill(parsed(text), [part(node) for node in nodes])
     return made
 
 
 def argument(pieces: Sequence[Any], part: Callable[[ast.AST], cst.BaseExpression] | None = None) -> cst.Arg:
     """The argument that some pieces make: `disable=True`, `*rest`."""
-    text, nodes = _woven(pieces)
+    text, nodes = woven(pieces)
     call = parsed(f"f({text})")
     if not isinstance(call, cst.Call) or len(call.args) != 1:
         raise EditError(f"`{text}` is no argument")
@@ -46,16 +45,9 @@ def statements_of(
     pieces: Sequence[Any], indent: str, part: Callable[[ast.AST], cst.BaseExpression]
 ) -> list[Any]:
     """The rows of statements that some pieces make, see `statements`."""
-    text, nodes = _woven(pieces)
+    text, nodes = woven(pieces)
     parts = [part(node) for node in nodes]
     return [fill(row, parts) for row in statements((text,), indent)]
-
-
-def _woven(pieces: Sequence[Any]) -> tuple[str, list[Any]]:
-    """The text of some pieces, with names in the places of the nodes among them."""
-    nodes = [piece for piece in pieces if not isinstance(piece, str)]
-    names = iter(range(len(nodes)))
-    return "".join(p if isinstance(p, str) else f"{_HOLE}{next(names)}_" for p in pieces), nodes
 
 
 def fill(made: Any, parts: Sequence[cst.BaseExpression]) -> Any:
@@ -95,9 +87,9 @@ def _bare(node: cst.BaseExpression, owner: cst.CSTNode, field: str) -> cst.BaseE
 def _filled(node: Any, parts: Sequence[cst.BaseExpression]) -> Any:
     if not isinstance(node, cst.Name):
         return fill(node, parts)
-    if not node.value.startswith(_HOLE):
+    if not node.value.startswith(HOLE):
         return node
-    part = parts[int(node.value[len(_HOLE) : -1])]
+    part = parts[int(node.value[len(HOLE) : -1])]
     if not node.lpar or part.lpar:
         return part
     return part.with_changes(lpar=[*node.lpar, *part.lpar], rpar=[*part.rpar, *node.rpar])

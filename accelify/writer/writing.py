@@ -57,7 +57,7 @@ class Written:
         # What libcst has to read by itself: what is put in the place of something, or joined with it.
         self._read: set[ast.AST] = {*self.work.rewrites, *self.work.joined}
         for edit in self.work.edits:
-            for piece in edit.pieces if isinstance(edit, Replace) else ():
+            for piece in getattr(edit, "pieces", getattr(edit, "taken", ())):
                 if not isinstance(piece, str):
                     self._read |= {piece, *tree.ancestors(piece)}
         self._folds = folds

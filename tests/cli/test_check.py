@@ -157,6 +157,19 @@ def test_what_a_baseline_accepts_is_counted(
     assert said == f"No findings in 1 script beside the {number} that {accepted} accepts.\n"
 
 
+def test_what_a_baseline_accepts_is_counted_beside_what_is_shown(
+    run: Run, plain: Path, tmp_path: Path
+) -> None:
+    accepted = tmp_path / "accepted.json"
+    run("check", plain, "--baseline", accepted, "--update-baseline")
+    number = len(json.loads(accepted.read_text())["findings"])
+    says = f"{number} findings are not shown, as {accepted} accepts them.\n"
+    assert run("check", plain, "--baseline", accepted).err == says
+    plain.write_text(PLAIN + "print(loss)\n")
+    assert run("check", plain, "--baseline", accepted).err == says
+    assert run("check", plain, "--baseline", accepted, "-q").err == ""
+
+
 def test_without_a_path_it_is_the_current_folder(
     run: Run, plain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

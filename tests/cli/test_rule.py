@@ -33,6 +33,11 @@ def test_every_rule_has_a_page(run: Run, code: str) -> None:
     assert rule.summary.endswith(".")
 
 
+def test_a_code_without_its_letters_is_named(run: Run) -> None:
+    outcome = run("rule", "702")
+    assert (outcome.code, outcome.err) == (2, "accelify: there is no rule 702: its code is ACC702.\n")
+
+
 def test_json(run: Run) -> None:
     (entry,) = json.loads(run("rule", "ACC712", "--json").out)
     assert entry["code"] == "ACC712"

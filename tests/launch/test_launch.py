@@ -102,6 +102,15 @@ def test_a_module_is_found_from_the_working_directory(tmp_path: Path) -> None:
     assert done.stdout.count("__main__ ['x']") == 2
 
 
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.distributed)])
+def test_a_script_that_is_no_python_is_named_by_its_own_line(tmp_path: Path, number: int) -> None:
+    done = launch("--cpu", "--num_processes", f"{number}", write(tmp_path, "x = 1\ny = (2\n"), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("SyntaxError: '(' was never closed") == 1
+    assert "worker.py" not in done.stderr
+
+
 @pytest.mark.distributed
 def test_the_first_failure_comes_through_once(tmp_path: Path) -> None:
     started = time.monotonic()

@@ -166,3 +166,36 @@ def test_what_comes_after_a_call_that_never_returns_is_not_done(end: str) -> Non
 def test_files_that_a_path_runs_are_not_read(run: str) -> None:
     text = f"import runpy, sys\nfrom importlib.machinery import SourceFileLoader\npath = sys.argv[1]\n{run}\n"
     assert [one.text for one in validate(text, None, KNOWLEDGE).unread]
+
+
+BESIDE = """\
+for epoch in range(3):
+    for x, y in train:
+        loss = nn.functional.cross_entropy(model(x), y)
+        accelerator.backward(loss)
+        optimizer.step()
+        step += 1
+    {shown}
+"""
+
+
+@pytest.mark.parametrize("figure", ["loss.item()", "2 * loss.item()"])
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "print(f'{{step}} {{{}}}')",
+        "print('%d %f' % (step, {}))",
+        "print('{{}} {{}}'.format(step, {}))",
+        "print(step, {})",
+    ],
+)
+def test_figures_of_several_kinds_in_one_line_are_each_shown_as_what_they_are(
+    shown: str, figure: str
+) -> None:
+    head = FRAME.partition("for x, n, y in train")[0] + "step = 0\n"
+    found = validate(head + BESIDE.format(shown=f"accelerator.{shown.format(figure)}"), None, KNOWLEDGE)
+    assert not found.of(Status.NAMED)
+    assert {one.found.partition(", ")[0] for one in found.of(Status.LOOP)} == {
+        "printed as counts of steps: on N processes each makes 1/N of the steps",
+        "printed after the loop over batches",
+    }

@@ -415,3 +415,26 @@ def test_statistics_that_go_on_or_are_not_made(end: str) -> None:
     assert not named(checked(ready=FORGET.format(ZEROS).replace("swa", "model")), "same")
     one = FORGET.format(ZEROS) + "swa.train()\nx, y = next(iter(loader))\nswa(x)\n"
     assert not named(checked(ready=AVERAGED, end=one), "same")
+
+
+@pytest.mark.parametrize(
+    "kept", ["register_buffer('codes', torch.zeros(4))", "codes = nn.Parameter(torch.zeros(4))"]
+)
+def test_a_buffer_is_that_of_the_main_process_in_the_next_forward(kept: str) -> None:
+    """What the wrapper sends in each pass is lost elsewhere; only parameters part."""
+    net = f"""\
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 2)
+                self.{kept}
+            def forward(self, x):
+                found = self.linear(x - self.codes)
+                self.codes[:2] = x.mean(0)[:2]
+                return found
+        model = Net()
+        """
+    (one,) = named(checked(build=net), "same")
+    is_sent = "buffer" in kept
+    assert ("is lost; gather or reduce what is written first" in one.found) is is_sent
+    assert ("they train other models from then on" in one.found) is not is_sent

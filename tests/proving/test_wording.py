@@ -267,3 +267,30 @@ def test_a_decorator_is_put_under_no_condition(tmp_path: Path) -> None:
     (said,) = messages(tmp_path, text)
     assert said.startswith("every process makes a folder here")
     assert "hydra.run.dir" in said
+
+
+EVALUATED = """\
+pairs = TensorDataset(torch.randn(64, 4), torch.ones(64, 1))
+test = DataLoader(pairs, batch_size=4)
+def evaluate(model, batches):
+    for x, y in batches:
+        model(x)
+evaluate(model, test)
+"""
+
+
+def test_a_loader_that_is_not_prepared_is_named_where_it_is_made(tmp_path: Path) -> None:
+    (one,) = [
+        text for text in messages(tmp_path, HEAD + LOOP + EVALUATED) if "gets a batch on the host" in text
+    ]
+    assert (
+        "batch of `batches` (line 20), as `DataLoader(pairs, batch_size=4)` makes that loader (line 18)"
+        in one
+    )
+    assert one.endswith("; prepare it")
+
+
+def test_what_is_thrown_away_is_assigned(tmp_path: Path) -> None:
+    text = f"{HEAD}{LOOP}    accelerator.gather(loss)\n".replace("accelerator", "a")
+    (one,) = [text for text in messages(tmp_path, text) if "nothing takes the result" in text]
+    assert one.endswith("nothing takes the result; assign it: `loss = a.gather(loss)`")

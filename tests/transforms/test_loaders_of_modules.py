@@ -114,10 +114,10 @@ def make(records):
 """
     (message,) = advice(convert(tmp_path, loading, "train_loader = make(1)"))
     assert message.startswith(
-        "its training data can come from `RecordLoader`, which is not seen to give torch's DataLoader"
+        "the training data can come from `RecordLoader`, which is not seen to give torch's DataLoader"
     )
     (message,) = advice(convert(tmp_path, loading.rpartition("    return")[0], "train_loader = make(1)"))
-    assert message.startswith("its training data comes from a loader that is not torch's")
+    assert message.startswith("the training data comes from a loader that is not torch's")
 
 
 @pytest.mark.parametrize("ending", ["break", "raise StopIteration"])

@@ -341,7 +341,7 @@ for _ in rounds:
 """
     found = convert_source(Source.from_text(text, Path("train.py")))
     (message,) = [f.message for f in found.remaining if f.code == "ACC402"]
-    assert message.startswith("its training data is not seen to come from a DataLoader")
+    assert message.startswith("the training data is not seen to come from a DataLoader")
 
 
 def test_a_bar_over_rounds_with_the_name_of_a_loader_keeps_no_data_from_being_shared() -> None:

@@ -528,3 +528,26 @@ def test_type_of_a_prepared_optimizer_and_schedule() -> None:
     early = convert(build=f"{BUILD}\nname = type(optimizer).__name__", setup=NET).new_text
     assert "name = type(optimizer).__name__" in early
     check_noop("end", "name = optimizer.__class__.__name__, type(loss), type(loader.dataset)", "ACC208")
+
+
+@pytest.mark.parametrize("given", ["a", "a.to('cuda')"])
+def test_what_is_gathered_is_asked_of_the_model_too(given: str) -> None:
+    conversion = check_transformed(
+        "epoch",
+        f"""
+        total = 0.0
+        with torch.no_grad():
+            for a, b in test_loader:
+                total += F.cross_entropy(model.decode({given}), b, reduction="sum").item()
+        """,
+        """
+        total = 0.0
+        with torch.no_grad():
+            for a, b in test_loader:
+                output, b = accelerator.gather_for_metrics((accelerator.unwrap_model(model).decode(a), b))
+                total += F.cross_entropy(output, b, reduction="sum").item()
+        """,
+        setup=NET,
+        build=BUILD,
+    )
+    assert not conversion.remaining

@@ -368,6 +368,15 @@ def test_a_figure_of_a_share_does_not_count_wherever_it_is_shown(verify_pair: Ve
     assert any(map(where.search, explanations(report)))
 
 
+def test_the_loss_of_a_batch_in_any_measure_beside_a_count_is_a_share(verify_pair: VerifyPair) -> None:
+    shown = "print(f'step {step} loss {2 * loss.item():.6f}')"
+    text = SHOWN_AT_EACH_STEP.replace("    {shown}", shown)
+    report = verify_pair(text, None)
+    two = report.comparisons[1]
+    assert two.aspects()["printed"] is Verdict.NOT_COMPARABLE
+    assert report.exit_code == 0
+
+
 def test_a_schedule_as_long_as_the_loader_was_before_prepare_is_different(verify_pair: VerifyPair) -> None:
     cosine = scripts.SGD + "\nschedule = torch.optim.lr_scheduler.CosineAnnealingLR(opt, len(loader) * 10)"
     loop = scripts.LOOP + "        schedule.step()\n"

@@ -147,9 +147,9 @@ def own_frames(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, "<frozen runpy>"):
         trace = trace.tb_next
-    if trace is None:
-        return
     error.__traceback__ = trace
+    if trace is None:
+        return  # as of a script that is no Python: the error names its line by itself
     frames = [*_frames(trace)]
     in_script = [one for one in frames if _is_of_the_script(one.tb_frame.f_code.co_filename)]
     if in_script and _raises_for_the_script(frames[-1]) and not os.environ.get("ACCELIFY_TRACEBACK"):
