@@ -93,10 +93,7 @@ class Iteration:
         ]
         parts = [part for ref in over if (part := self._over_ref(ref, value, node)) is not None]
         if parts:
-            found = parts[0] if len(parts) == 1 else self._one_of(parts, node)
-            if value.type == OTHER_ROUNDS and len(parts) > 1:
-                found.rounds, found.uneven = value.place, value.why
-            return found
+            return parts[0] if len(parts) == 1 else self._one_of(parts, value, node)
         if is_part(value):
             return Iterable(Value(refs=value.refs, type=value.type), shared=False)
         place = value.place
@@ -139,7 +136,7 @@ class Iteration:
             return None
         return Iterable(Value(), shared=False) if isinstance(ref, Class) else None
 
-    def _one_of(self, parts: Sequence[Iterable], node: ast.AST) -> Iterable:
+    def _one_of(self, parts: Sequence[Iterable], value: Value, node: ast.AST) -> Iterable:
         """Several of which the script takes one: rounds that are shared out where those of any are."""
         alike = [part for part in parts if part.shared] or [part for part in parts if part.whole] or parts
         items = [part.item for part in alike]
@@ -148,6 +145,8 @@ class Iteration:
         found.samples = next((part.samples for part in alike if not part.samples.is_same), SAME)
         for part in parts:
             found.like(part)
+        if value.type == OTHER_ROUNDS:
+            found.rounds, found.uneven = value.place, value.why
         if len(alike) < len(parts) and found.whole is None and found.uneven is None:
             name = self.run.segment(node)
             text = f"on one way `{name}` is no prepared loader, and every process goes through all of it"

@@ -61,8 +61,6 @@ ONCE = "#once"
 OTHER_ROUNDS = "#other-rounds"
 # What is false only where a file is not there, and what is true only there.
 FOUND_FLAG, MISSING_FLAG = "#found", "#missing"
-
-
 # The type of a number of rounds that begins with 0: one more is the number of those that are done.
 COUNTER = "builtins.counter"
 # The type of what goes round with a count of rounds, as `i % n`: the share of rounds in which it is zero is the same.
