@@ -52,8 +52,11 @@ def transform(context: Context) -> Iterator[Change]:
         read, place = _count_read(context, call), call_keyword(call, "file")
         if read is not None:
             if place is None or not any(getattr(n, "attr", "") == _SILENT for n in walk(place)):
-                text = context.tree.segment(read)
-                message = f"every process draws this bar: it has to count on all of them, as `{text}` is read"
+                to = f'file=None if {accelerator}.{_SILENT} else open(os.devnull, "w")'
+                message = (
+                    f"every process draws this bar: it has to count on all of them, as `{context.tree.segment(read)}` "
+                    f"is read; let the others write it to `{to}`"
+                )
                 yield context.change(PROGRESS, call, message)
             continue
         if options is not None and stated is None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_source
+from accelify.conversion import ConvertOptions
+from accelify.convert import convert_project, convert_source
+from accelify.project import Imports
+from accelify.proving import checked
 from accelify.source import Source
 from tests.transforms.support import check_noop, check_transformed
 
@@ -160,3 +165,20 @@ def test_a_function_that_draws_a_bar_takes_the_accelerator_from_who_has_it() -> 
 def test_a_bar_of_rich() -> None:
     before, after = (f"for k in track(test_loader, 'testing'{off}):\n    pass" for off in ("", f", {OFF}"))
     check_transformed("epoch", before, after, imports="from rich.progress import track")
+
+
+def test_a_bar_that_is_read_has_a_way_out_that_check_takes(tmp_path: Path) -> None:
+    """A bar that is off does not count; one that is written to nowhere does."""
+    made = "bar = tqdm(total=8)"
+    conversion = check_transformed(
+        "epoch", made, made, imports="import os\nfrom tqdm import tqdm", end="left = 8 - bar.n"
+    )
+    (message,) = [one.message for one in conversion.remaining if one.code == "ACC202"]
+    way = re.search(r"`(file=[^`]*)`", message)
+    assert way is not None
+    for given, codes in ((f", {way[1]}", []), ("", ["ACC702"])):
+        script = tmp_path / "train.py"
+        text = conversion.new_text.replace(made, f"bar = tqdm(total=8{given})")
+        script.write_text(re.sub(r" *# TODO\(accelify.*\n(?: *#     .*\n)*", "", text))
+        found = checked(convert_project(Source.read(script), ConvertOptions(), Imports())[0]) or []
+        assert [one.code for one in found if "bar" in one.message] == codes
