@@ -7,8 +7,9 @@ in which the abstract run reaches them, by what is known of their paths' texts.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatch
+from fnmatch import fnmatch, fnmatchcase
 
 from accelify.domains.placement import Kind
 from accelify.domains.reasons import Reason
@@ -203,14 +204,23 @@ def _is_same_call(one: Event, other: Event) -> bool:
 
 
 def _written_in(event: Event, name: str, written: Mapping[str, Event]) -> Event | None:
-    """What was written in a folder that is listed, or filled the folder of what is read."""
+    """What was written in a folder that is listed, filled the folder of what is read, or may be what is read."""
     forms = forms_of(event.path) if event.path is not None else []
     for other, one in written.items():
         if event.kind == "folder.list" and _lists(event, name, other):
             return one
         if one.kind == "folder.fill" and any(form.startswith(f"{other}/") for form in forms):
             return one
+        if event.kind == "file.read" and _may_name(name, other):
+            return one
     return None
+
+
+def _may_name(pattern: str, name: str) -> bool:
+    """Whether a name of which a part is not known, but how it begins, is that of a file of which all is."""
+    begin = pattern.rpartition("/")[2].partition("*")[0]
+    known = "*" not in name and "*" in pattern and pattern.count("/") == name.count("/")
+    return known and re.search(r"\w{3}", begin) is not None and fnmatchcase(name, pattern)
 
 
 def _listing_around(name: str, listed: Mapping[str, Event]) -> Event | None:

@@ -117,6 +117,20 @@ def test_a_read_of_what_the_main_process_makes_where_it_is_not_there(asks: str) 
 
 
 @pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("f'out/model_{args.out}.pt'", [2]),
+        ("f'out/{args.out}.pt'", []),
+        ("f'out/other_{args.out}.pt'", []),
+        ("f'out/model_{args.out}/a.pt'", []),
+    ],
+)
+def test_a_read_under_a_name_of_which_only_the_beginning_is_known(name: str, lines: list[int]) -> None:
+    write = "if accelerator.is_main_process: torch.save(1, 'out/model_best.pt')\n"
+    assert named(f"{write}torch.load({name})\n") == lines
+
+
+@pytest.mark.parametrize(
     ("asks", "other", "lines"),
     [
         ("args.mode == 'train'", "else", []),
