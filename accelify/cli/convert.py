@@ -260,15 +260,31 @@ def _targets(conversions: Sequence[Conversion], inputs: Inputs, output: str | No
         return dict.fromkeys(sources, Path(output))
     targets: dict[Path, Path] = {}
     taken: dict[Path, Path] = {}
+    _raise_roots(sources, inputs)
     for source in sources:
-        if not source.is_relative_to(root := inputs.roots[source]):
+        place = (
+            source if source.is_relative_to(root := inputs.roots[source]) else inputs.imports.place(source)
+        )
+        if not place.is_relative_to(root):
             raise SourceError(f"{source} lies outside of {root}: convert the project in place.", source)
-        targets[source] = target = Path(output) / source.relative_to(root)
+        targets[source] = target = Path(output) / place.relative_to(root)
         if (other := taken.setdefault(target, source)) != source:
             raise SourceError(
                 f"{other} and {source} would both become {target}: convert them one by one.", source
             )
     return targets
+
+
+def _raise_roots(sources: Sequence[Path], inputs: Inputs) -> None:
+    """Take the folder above that of a script for where names begin, where it imports its own package."""
+    from accelify.cli.import_roots import import_root
+
+    for script in inputs.named:
+        folder, place = inputs.roots[script], inputs.imports.place(script)
+        root = import_root(place, inputs.imports.started_with(script))
+        for source in sources if root != place.parent else ():
+            if inputs.roots[source] == folder:
+                inputs.roots[source] = root
 
 
 def _files(conversions: Sequence[Conversion], targets: dict[Path, Path]) -> list[tuple[Path, bytes]]:

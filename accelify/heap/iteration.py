@@ -385,8 +385,7 @@ class Iteration:
         return None
 
     def waits(self, over: Iterable) -> bool:
-        """Whether some ranks alone go on with a loader, and wait for the others: a sampler lets each rank go on, and so
-        does a loader that a rank makes of its share."""
+        """Whether some ranks alone go on with a loader, and wait for the others: not by a sampler or a share."""
         divided = any(not one.prepared for one in over.loaders)
         alone = self.run.checks and (divided or not self.run.accelerated)
         return over.shared and not alone and any(one.kind in ("main", "others") for one in self.run.guards)
@@ -455,7 +454,8 @@ class Iteration:
         known = zip(*(part.elements for part in parts), strict=False) if few else ()
         each = tuple(tuple_of(self.run, one) for one in known)
         found = Iterable(tuple_of(self.run, items), shared is not None, rounds, each, rows)
-        found.loaders = tuple(loader for part in parts for loader in part.loaders)
+        if all(part.loaders for part in parts):
+            found.loaders = sum((part.loaders for part in parts), ())
         for part in parts:
             if part.whole or part.uneven or part.fewer or part.limited:
                 return found.like(part)

@@ -325,7 +325,10 @@ class LibraryCalls:
             if any(self.run.read(ref, "#once") is not None for ref in given):
                 guards.append(Guard("main", self.run.reason(node, "a file that the main process has")))
             made_bar = row.effect == "bar.show" and row.transfer in ("iterates", "new")
-            to = keywords.get("file", NONE).optional in (MAIN_FLAG, OTHERS_FLAG)  # the others' goes to another file
+            to = keywords.get("file", NONE).optional in (
+                MAIN_FLAG,
+                OTHERS_FLAG,
+            )  # the others' goes to another file
             if made_bar and (to or _is_for_others(keywords.get("disable"))):
                 guards.append(Guard("main", self.run.reason(node, "the bars of the other processes are off")))
             when = [value for one in row.when for value in arguments_of(one, args, keywords, shift)]

@@ -458,3 +458,28 @@ def test_a_script_with_modules_goes_into_a_folder_that_is_new(run: Run, plain: P
     assert run("convert", plain, "--output", plain.parent / "new").code == 0
     assert sorted(one.name for one in (plain.parent / "new").iterdir()) == ["steps.py", plain.name]
     assert "name a folder" in run("convert", plain, "--output", plain.parent / "new.py").err
+
+
+@pytest.mark.parametrize(
+    ("imported", "named", "inside"),
+    [
+        ("driver.helper", "driver/train.py", "driver/"),
+        ("helper", "driver/train.py", ""),
+        ("project.driver.helper", "driver/train.py", "project/driver/"),
+    ],
+)
+def test_output_to_a_folder_has_the_package_that_the_names_begin_with(
+    run: Run, tmp_path: Path, imported: str, named: str, inside: str
+) -> None:
+    project = tmp_path / "project"
+    (project / "driver").mkdir(parents=True)
+    for folder in (project, project / "driver"):
+        (folder / "__init__.py").touch()
+    (project / "driver/helper.py").write_text("def step(loss):\n    loss.backward()\n")
+    text = PLAIN.replace("import torch\n", f"import torch\nfrom {imported} import step\n", 1)
+    (project / named).write_text(text.replace("loss.backward()", "step(loss)"))
+    out = tmp_path / "out"
+    outcome = run("convert", project / named, "--output", f"{out}/")
+    assert outcome.code == 0, outcome.err
+    assert "accelerator.backward" in (out / inside / "helper.py").read_text()
+    assert (out / inside / "train.py").is_file()
