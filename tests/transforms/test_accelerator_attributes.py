@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelify.convert import convert_project
+from accelify.convert import convert_project, convert_source
 from accelify.proving import entries_of, prove
 from accelify.source import Source
 
@@ -243,3 +243,51 @@ def test_an_object_that_is_handed_the_accelerator_does_not_make_it(tmp_path: Pat
     assert ("\naccelerator = Accelerator()\n" in text) == of_module
     assert "    fit = Fit(accelerator, net, optimizer, log)\n" in text
     assert not [f.message for c in found for f in c.remaining if f.code == "ACC209"]
+
+
+SETTINGS = """
+import json
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Settings:
+    def __init__(self):
+        self.rate = 0.01
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def save(self, path):
+        with open(path, "w") as file:
+            WRITE
+
+
+def main():
+    settings = Settings()
+    settings.save("settings.json")
+    net = torch.nn.Linear(4, 1).to(settings.device)
+    opt = torch.optim.SGD(net.parameters(), lr=settings.rate)
+    for x, y in DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 1)), batch_size=4):
+        opt.zero_grad()
+        torch.nn.functional.mse_loss(net(x.to(settings.device)), y.to(settings.device)).backward()
+        opt.step()
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "is_stored"),
+    [
+        ("json.dump({k: str(v) for k, v in self.__dict__.items()}, file)", False),
+        ("json.dump(vars(self), file, default=str)", False),
+        ("json.dump({'rate': self.rate}, file)", True),
+        ("json.dump({'rate': self.__dict__['rate']}, file)", True),
+    ],
+)
+def test_an_object_that_is_written_with_all_its_attributes_does_not_get_the_accelerator(
+    write: str, is_stored: bool
+) -> None:
+    found = convert_source(Source.from_text(SETTINGS.replace("WRITE", write), Path("train.py")))
+    assert found.status == "converted"
+    assert ("self.accelerator = accelerator" in found.new_text) is is_stored

@@ -34,7 +34,7 @@ from accelify.analysis.planning.homes import (
     is_plain_class,
     made_instead,
     node_of,
-    takes_arguments_early,
+    why_not_stored,
 )
 from accelify.analysis.planning.lifted import Lifted
 from accelify.analysis.program import Module
@@ -262,8 +262,8 @@ class Reach:
             if self._is_copied(class_value(self.script, home)):
                 return f"{shown} is copied or saved whole, and it would go with it"
             return f"{shown} is a class of torch's kind, whose objects do not keep it"
-        if home.kind == "class" and takes_arguments_early(class_value(self.script, home)):
-            return f"{shown} takes what it is made of before its `__init__` does"
+        if home.kind == "class" and (why := why_not_stored(self.script, home)):
+            return f"{shown} {why}"
         if function.takes(NAME):
             return f"{shown} has a parameter of that name"
         if elsewhere := self.script.called_from_elsewhere(function):

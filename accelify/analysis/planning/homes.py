@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from accelify.analysis.program import Module
 from accelify.analysis.scopes import Scope
 from accelify.analysis.script import ScriptModel
 from accelify.analysis.statements.headers import evaluating_scope
 from accelify.analysis.syntax import dotted
-from accelify.analysis.values import INSTANCE, Class
+from accelify.analysis.values import INSTANCE, Class, Entity
 
 # Whose objects are made of the arguments, which `__init__` only sees afterwards.
 _MADE_EARLY = frozenset(
@@ -109,7 +110,44 @@ def made_instead(script: ScriptModel, home: Scope) -> list[Scope]:
     return [one.scope for one in derived if init_of(script, one.scope) is not None]
 
 
-def takes_arguments_early(cls: Class) -> bool:
+def why_not_stored(script: ScriptModel, home: Scope) -> str:
+    """Why the objects of a class can take no Accelerator as an argument, or store none; "" where they can."""
+    if _takes_arguments_early(class_value(script, home)):
+        return "takes what it is made of before its `__init__` does"
+    read = next(filter(lambda whole: _may_be(script, whole, home), _wholes(script)), None)
+    if read is None:
+        return ""
+    line = script.tree.line_of(read)
+    return f"has all its attributes read in line {line}, and the Accelerator would be among them"
+
+
+def _wholes(script: ScriptModel) -> Iterator[ast.expr]:
+    """The objects of which all attributes are read: `vars(x)`, `x.__dict__.items()`."""
+    tree = script.tree
+    for node in tree.nodes(ast.Attribute) if tree.mentions(b"__dict__") else ():
+        if node.attr == "__dict__" and isinstance(node.ctx, ast.Load):
+            parent = tree.parent(node)
+            written = isinstance(parent, ast.Attribute) and parent.attr in (
+                "update",
+                "get",
+                "pop",
+                "setdefault",
+            )
+            if not (written or isinstance(parent, ast.Subscript)):
+                yield node.value
+    for call in tree.nodes(ast.Call) if tree.mentions(b"vars(") else ():
+        if dotted(call.func) == "vars" and len(call.args) == 1:
+            yield call.args[0]
+
+
+def _may_be(script: ScriptModel, node: ast.expr, home: Scope) -> bool:
+    return any(
+        isinstance(one, Entity) and one.cls is not None and home in [cls.scope for cls in one.cls.ancestry()]
+        for one in script.values(node)
+    )
+
+
+def _takes_arguments_early(cls: Class) -> bool:
     """Whether the objects of a class are made by a `__new__` that takes the arguments of `__init__`, and no more.
 
     `class Variable(autograd.Variable)`, `class Row(tuple)`, a class with `__new__(cls, size)`.
