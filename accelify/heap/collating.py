@@ -104,6 +104,10 @@ def _returned(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
     return found[0] if len(found) == 1 else None
 
 
+# What makes an array of one value.
+_FILLED = frozenset("zeros ones full empty".split())
+
+
 def _is_padded(
     part: ast.expr, written: Mapping[str, ast.expr], inner: set[str], longest: bool
 ) -> bool | None:
@@ -115,6 +119,8 @@ def _is_padded(
         waiting += [written[n.id] for n in ast.walk(one) if isinstance(n, ast.Name) and n.id in written]
     if "pad_sequence" in calls or (longest and ("pad" in calls or calls & inner)):
         return True
+    if "max" in calls and calls & _FILLED:
+        return True  # an array as wide as the longest row, which the rows are written into
     return False if "len" in calls else None
 
 

@@ -28,6 +28,16 @@ def both(rows):
     return inputs, pad_sequence(targets, batch_first=True), sizes
 def labelled(rows):
     return pad_sequence([row[0] for row in rows], batch_first=True), torch.tensor([row[1] for row in rows])
+def written(rows):
+    out = torch.zeros(len(rows), max(map(len, rows)))
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out
+def room(rows):
+    out = torch.zeros(len(rows), 99)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return out
 def fixed(rows):
     return torch.stack([F.pad(row, (0, 99 - len(row))) for row in rows])
 """
@@ -44,6 +54,8 @@ def named(collate: str, batch: str, loss: str, split: bool) -> list[str]:
     ("collate", "batch", "loss"),
     [
         ("longest", "x", "F.mse_loss(model(x), x)"),
+        ("written", "x", "F.mse_loss(model(x), x)"),
+        ("written", "x", "F.nll_loss(model(x).view(-1, 9), x.reshape(-1), reduction='none').mean()"),
         ("longest", "x", "((model(x) - x) ** 2).mean()"),
         ("lambda rows: pad_sequence(rows, batch_first=True)", "x", "(model(x) - x).abs().mean()"),
         ("both", "x, y, n", "criterion(model(x).view(-1, 9), y[:, 1:].reshape(-1))"),
@@ -59,6 +71,7 @@ def test_a_mean_over_padded_rows_is_named(collate: str, batch: str, loss: str, s
     ("collate", "batch", "loss"),
     [
         ("fixed", "x", "F.mse_loss(model(x), x)"),
+        ("room", "x", "F.mse_loss(model(x), x)"),
         ("None", "x", "F.mse_loss(model(x), x)"),
         ("longest", "x", "F.mse_loss(model(x), x, reduction='none').sum(1).mean()"),
         ("labelled", "x, y", "F.cross_entropy(model(x), y)"),
