@@ -428,7 +428,7 @@ class LibraryCalls:
         for one in row.unless:
             given = [value.const for value in arguments_of(one, args, keywords, shift)]
             if (
-                one.value in given
+                one.value in map(str, given)
                 if one.value is not None
                 else any(const is UNSET or const for const in given)
             ):
