@@ -150,9 +150,7 @@ def _is_of_own_steps(event: Event) -> bool:
         if isinstance(one, ast.For | ast.While) and one.lineno in lines
         for text in _ends_of(one)
     }
-    counted = {
-        ast.unparse(target) for one in assigned if "len(" in ast.unparse(one.value) for target in one.targets
-    }
+    counted = _made_of_lengths(assigned)
     lengths = {
         ast.unparse(_bare(arg))
         for call in made
@@ -161,6 +159,21 @@ def _is_of_own_steps(event: Event) -> bool:
         if isinstance(_bare(arg), ast.Name | ast.Attribute | ast.Subscript)
     }
     return bool(lengths & ends - counted)
+
+
+def _made_of_lengths(assigned: Sequence[ast.Assign]) -> set[str]:
+    """The names of what is computed from lengths, as the batches of all processes are before `prepare`."""
+    found, before = set[str](), -1
+    while len(found) > before:
+        before = len(found)
+        for one in assigned:
+            if any(
+                _is_call_of(part, "len")
+                or (isinstance(part, ast.Name | ast.Attribute) and ast.unparse(part) in found)
+                for part in ast.walk(one.value)
+            ):
+                found |= {ast.unparse(target) for target in one.targets}
+    return found
 
 
 def _bare(number: ast.expr) -> ast.expr:

@@ -120,3 +120,20 @@ def test_lengths_in_steps_of_all_processes(schedule, tmp_path):
 @pytest.mark.parametrize("schedule", [DERIVED, BY_ITSELF, OF_LIBRARY.format("total // 10", "total")])
 def test_lengths_in_steps_of_one_process_where_nothing_prepares_the_schedule(schedule, tmp_path):
     assert not counted(schedule, tmp_path)
+
+
+ENDED = LOOP.replace("args.steps", "most")
+
+
+@pytest.mark.parametrize(
+    ("length", "codes"),
+    [
+        ("batches = len(DataLoader(data, batch_size=4))\nmost = args.epochs * batches\n", []),
+        ("most = args.steps\n", ["ACC706"]),
+    ],
+)
+def test_a_length_by_the_batches_before_prepare(length, codes, tmp_path):
+    """It is that of all processes, however many names it goes through."""
+    text = HEAD + length + OF_LIBRARY.format("0", "most") + PREPARED + ENDED
+    found = findings(text, tmp_path, "accelerate")
+    assert [one.code for one in found if one.code == "ACC706"] == codes
