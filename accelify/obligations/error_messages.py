@@ -91,18 +91,20 @@ def is_of_caught_error(event: Event) -> bool:
 _ENDS: tuple[type[ast.If | ast.ExceptHandler], ...] = (ast.If, ast.ExceptHandler)
 
 
-# What shows the error that is being handled, and what gives it.
-_SHOWS = frozenset({"exception", "print_exc", "print_exception"})
+# What shows the error that is being handled or that there is one, and what gives it.
+_SHOWS = frozenset({"critical", "error", "exception", "print_exc", "print_exception"})
 _GIVES = frozenset({"exc_info", "format_exc", "format_exception"})
 
 
 @lru_cache(maxsize=64)
 def _showing_caught(tree: ast.Module) -> frozenset[ast.AST]:
-    """The calls in the handlers of a module that show the error: `print(error)`, `logging.exception("...")`."""
+    """The calls in the handlers of a module that show the error or report one: `print(error)`, `logging.error("...")`;
+    with one of them all of its handler, whose messages are of one error."""
     found = set[ast.AST]()
     for handler in (one for one in ast.walk(tree) if isinstance(one, ast.ExceptHandler)):
-        errors = {handler.name}
-        for one in [part for stmt in handler.body for part in ast.walk(stmt)]:
+        errors, shows = {handler.name}, False
+        parts = [part for stmt in handler.body for part in ast.walk(stmt)]
+        for one in parts:
             if isinstance(one, ast.Assign) and _is_made_of(one.value, errors):
                 errors |= {
                     part.id for to in one.targets for part in ast.walk(to) if isinstance(part, ast.Name)
@@ -110,7 +112,8 @@ def _showing_caught(tree: ast.Module) -> frozenset[ast.AST]:
             elif isinstance(one, ast.For) and _is_made_of(one.iter, errors):
                 errors |= {part.id for part in ast.walk(one.target) if isinstance(part, ast.Name)}
             elif isinstance(one, ast.Call) and (_word(one) in _SHOWS or _is_made_of(one, errors)):
-                found.add(one)
+                shows = True
+        found |= {one for one in parts if shows and isinstance(one, ast.Call)}
     return frozenset(found)
 
 

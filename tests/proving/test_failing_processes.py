@@ -44,6 +44,22 @@ def test_what_all_get_or_go_on_after_is_done_by_all(error, ends, tmp_path):
     assert ("ACC702", "torch.save(model.module.state_dict(), path)") in found
 
 
+@pytest.mark.parametrize(
+    ("says", "is_of_one"),
+    [
+        ('logging.error("no batch")', True),
+        ('print("=" * 9)\n            print("a batch failed")\n            print(error)', True),
+        ('logging.warning("as usual")', False),
+        ('print("as usual")', False),
+    ],
+)
+def test_a_handler_that_reports_an_error_says_so_on_each_process(says, is_of_one, tmp_path):
+    """All lines of one report belong to it; what does not speak of the error is said by all as often."""
+    text = FAILING.format(error="RuntimeError as error", does=says, ends="continue")
+    found = named(text.replace("import sys, time", "import logging, sys, time"), tmp_path)
+    assert ("ACC702" in {code for code, _ in found}) is not is_of_one
+
+
 def test_an_installation_without_a_package_is_that_of_all(tmp_path):
     text = f"""{GROUP}{NET}
 import sys
