@@ -32,6 +32,8 @@ _ALIKE = frozenset(
 _ASKING = frozenset({"get_rank", "get_world_size", "is_available", "is_initialized"})
 # What several processes meet by.
 _NEEDED = ("torch.distributed.", "torch.nn.", "accelerate.", "accelify.")
+# What an error of its batch does to one rank.
+FAILS = "an exception that one rank's batch raises"
 # A line so near to a condition goes without saying.
 _NEAR = 3
 _MEETING = frozenset({"collective", "backward", "step"})
@@ -179,7 +181,7 @@ def parting(run: Run, handler: ast.ExceptHandler, met: int) -> Guard | None:
     )
     if alike or not parts:
         return None
-    return Guard("divergent", run.reason(handler, "an exception that one rank's batch raises"), ROUND)
+    return Guard("divergent", run.reason(handler, FAILS), ROUND)
 
 
 def _raised_apart(run: Run, caught: ast.expr | None, met: int) -> bool | None:

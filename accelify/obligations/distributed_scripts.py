@@ -13,6 +13,7 @@ from accelify.domains.placement import Kind, Placement, own
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import array_of
 from accelify.heap.engines import SAVES_ALONE
+from accelify.heap.handlers import FAILS
 from accelify.heap.random_draws import DRAWS
 from accelify.heap.run import Event
 from accelify.heap.values import Value
@@ -373,6 +374,8 @@ def _of_shares(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
                 continue
             if place.kind is Kind.OWN and why is not None and is_of_no_data(why):
                 continue
+            if place.needs == _DECIDED and why is not None and why.steps()[-1].text == FAILS:
+                continue  # how far it came: that it stops is named where it does
             counted = place.kind is Kind.LINEAR and place.degree == 0
             if why is not None and _meets_before(why, events if of_main else (), counted):
                 continue

@@ -117,3 +117,34 @@ def test_the_folder_of_a_run_without_the_time_is_one_for_all(path, name, files, 
         (tmp_path / file).write_text(text)
     found = named(RUN.format(path=path, name=name), tmp_path)
     assert [code for code, _ in found] == ([] if is_shared else ["ACC702"])
+
+
+@pytest.mark.parametrize(
+    ("shown", "codes"), [("done", []), ("failed", ["ACC701"]), ("done + float(loss)", ["ACC701"])]
+)
+def test_how_far_a_process_came_before_an_error_is_no_figure_of_its_share(shown, codes, tmp_path):
+    """That one stops is named where it does; how many batches fail is what all count together."""
+    text = f"""{GROUP}{NET}
+val = DataLoader(data, batch_size=4, sampler=DistributedSampler(data, shuffle=False))
+done = failed = loss = 0
+batches = iter(loader)
+while done < 9:
+    try:
+        x, y = next(batches)
+    except Exception:
+        break
+    opt.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    opt.step()
+    done += 1
+for x, y in val:
+    try:
+        loss += F.mse_loss(model.module(x), y)
+    except Exception:
+        failed += 1
+if dist.get_rank() == 0:
+    print({shown})
+"""
+    found = [code for code, _ in named(text, tmp_path)]
+    assert "ACC704" in found
+    assert [code for code in found if code == "ACC701"] == codes
