@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from accelify.heap.loaded_files import is_counted_on, is_of_names
 from accelify.heap.paths import file_of
 from accelify.heap.run import Event
-from accelify.heap.values import Container, ModuleRef, Value
+from accelify.heap.values import HOST, MADE_HERE, Container, ModuleRef, Value
 from accelify.heap.wrapped_weights import BARE_WEIGHTS
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.plain_files import holds_no_tensors
@@ -40,8 +40,8 @@ def loaded_bare(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
 
 
 def is_of_no_device(event: Event, events: Sequence[Event]) -> bool:
-    """Whether a file is loaded of numbers and texts alone, and no tensors: what the script writes to it, or does with
-    what it loads.
+    """Whether a file is loaded of numbers and texts alone, and of no tensors but such as were on the host: what the
+    script writes to it, or does with what it loads.
 
     Args:
         event: the reading of a file of weights.
@@ -63,7 +63,8 @@ def _is_plain(value: Value, depth: int = 0) -> bool:
     parts = [part for ref in value.of(Container) for name, part in ref.fields.items() if name.startswith("[")]
     if value.refs:
         return bool(parts) and depth < _MOST_NESTED and all(_is_plain(part, depth + 1) for part in parts)
-    return value.type in _PLAIN or isinstance(value.const, str | int | float)
+    plain = value.type in _PLAIN or isinstance(value.const, str | int | float)
+    return plain or value.where in (HOST, MADE_HERE)
 
 
 def _written(loaded: ast.expr, module: ModuleRef, events: Sequence[Event]) -> Iterator[Value]:

@@ -13,14 +13,18 @@ from tests.proving.several_programs import GROUP, named
         ("[[ord(letter) for letter in word] for word in words]", True),
         ('{"number": 3, "names": ["a", "b"]}', True),
         ("[torch.ones(3).cuda(), 4]", False),
+        ("[torch.from_numpy(numpy.ones(3)), 4]", True),
+        ("torch.ones(3).cuda().cpu()", True),
+        ("torch.ones(3, device=place)", False),
         ("make(words)", False),
         ("[]", False),
     ],
 )
 def test_what_the_script_itself_writes(content, is_plain, tmp_path):
-    """Lists of numbers were on no GPU; of what is not known, and of what others write, that is not known."""
+    """Lists of numbers and tensors on the host were on no GPU; of what is not known, and of what others write, that is not known."""
     text = f"""{GROUP}
-from project_tools import make
+import numpy
+from project_tools import make, place
 words = open("text.txt").read().split()
 torch.cuda.set_device(dist.get_rank())
 if dist.get_rank() == 0:
