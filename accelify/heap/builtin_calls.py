@@ -29,7 +29,7 @@ from accelify.heap.containers import (
     tuple_of,
 )
 from accelify.heap.copied_objects import of_copy
-from accelify.heap.counts import COUNTS, is_number, share_of
+from accelify.heap.counts import COUNTS, EPOCHS, is_number, meet_epochs, share_of
 from accelify.heap.dividing import divides
 from accelify.heap.drawn_batches import drawn
 from accelify.heap.fields import OF, as_dictionary, fields, has_fields, name_of, shows_fields, write_field
@@ -75,6 +75,7 @@ Keywords = Mapping[str, Value]
 
 def _range(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AST) -> Value | None:
     share = share_of(engine.run, node, Value(), args)
+    meet_epochs(engine.run, node, args)
     return share or Value(refs=(with_bounds(engine.iteration.counted(args, node), args),))
 
 
@@ -287,7 +288,7 @@ def _as_before(engine: Interpreter, args: Args, keywords: Keywords, node: ast.AS
     if args[0].type in (RANK, PROCESSES):
         return replace(args[0], text="")
     made = engine.run.made(node, array_of(args[0]), args[0], type_="builtins.float")
-    type_ = args[0].type if args[0].type in (LENGTH, PASS, PASSES, UNDIVIDED) else "builtins.float"
+    type_ = args[0].type if args[0].type in (LENGTH, PASS, PASSES, UNDIVIDED, EPOCHS) else "builtins.float"
     return Value(made.place, args[0].why or made.why, type=type_, const=UNSET, text=made.text)
 
 

@@ -73,6 +73,10 @@ _MOST_STEPS = 100
 # How a condition is described that parts the ranks.
 CHOSEN = "can be true on one rank only"
 
+# The type of how often all batches of all processes make up a number of steps.
+EPOCHS = "#epochs"
+_WHOLE = frozenset({PASS, PASSES, UNDIVIDED})
+
 # What becomes of a batch, or of a count, that an operator takes.
 _OF_RESULTS = {BATCH: TENSOR, **dict.fromkeys((COUNTER, LAST, PART, PASS, PASSES, WIDTH), "builtins.int")}
 
@@ -130,8 +134,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def result_type(op: ast.operator, left: Value, right: Value) -> str:
+def result_type(run: Run, op: ast.operator, left: Value, right: Value) -> str:
     """The type of what an operator makes."""
+    whole = run.checks and right.type in _WHOLE and array_of(right).is_same
+    if isinstance(op, ast.Div | ast.FloorDiv) and whole and left.type not in _WHOLE:
+        return EPOCHS
+    if EPOCHS in (left.type, right.type):
+        return EPOCHS if isinstance(op, ast.Add | ast.Sub) else "builtins.int"
     type_ = left.type if left.type.startswith(("torch", "numpy", "#")) else right.type or left.type
     if type_ == PROCESSES and not isinstance(op, ast.Mult):
         # A remainder of the number of processes may be 0, and a quotient 1.
@@ -296,6 +305,12 @@ def names_of(run: Run, value: Value) -> set[str]:
     """The last words of the library names that a value is, or that a tuple has."""
     parts = [value, *(elements(run, value) or [])]
     return {ref.name.rpartition(".")[2] for part in parts for ref in part.of(Library)}
+
+
+def meet_epochs(run: Run, node: ast.AST, args: Sequence[Value]) -> None:
+    """A range of as many rounds as all batches of all processes make up a number of steps."""
+    if run.checks and run.accelerated and any(value.type == EPOCHS for value in args):
+        run.meet("epochs", node, run.segment(node))
 
 
 def _meet_lengths(run: Run, node: ast.Compare, left: Value, right: Value) -> None:

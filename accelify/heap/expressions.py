@@ -201,7 +201,7 @@ class Expressions:
             of_peaks=isinstance(op, ast.Div | ast.Mod | ast.FloorDiv),
             stretched=not isinstance(op, ast.MatMult),
         )
-        type_ = result_type(op, left, right)
+        type_ = result_type(self.run, op, left, right)
         if met:
             made = self.run.cause(node, mixing(place), meets(self.run.segment(node), met), type_)
         elif what := what_is_made(op, place, left_place, right_place):

@@ -43,7 +43,7 @@ from accelify.obligations.rank_labels import (
 from accelify.obligations.runs import has_accelerator, is_within_step
 from accelify.obligations.sample_messages import is_of_own_sample
 from accelify.obligations.sampler_epochs import numbered
-from accelify.obligations.schedules import scheduled, stepped
+from accelify.obligations.schedules import cut_short, scheduled, stepped
 from accelify.obligations.sinks import is_of_loop_before, is_of_nobody, made, obligations_of, word_of
 
 # Demands that are the same with and without an original.
@@ -112,6 +112,8 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
                 "through the loader"
             )
             yield made(event, "epoch", Status.NAMED, text)
+    elif event.kind == "epochs":
+        yield from cut_short(event, events)
     elif event.kind == "drawn alike":
         if event.loops and event.loops[-1].trains and not _is_of_one(event):
             seeds = [other for other in events if other.kind == "seeded"][:1]

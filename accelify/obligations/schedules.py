@@ -86,6 +86,29 @@ def scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield made(event, "rounds", Status.NAMED, text)
 
 
+def cut_short(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
+    """A number of epochs that is made of a number of steps and the batches of all processes.
+
+    Args:
+        event: the range of the epochs.
+        events: all of the script.
+    """
+    place = (event.module.path, event.line)
+    trains = any(
+        one.kind == "backward"
+        and one.shared
+        and len(one.loops) > 1
+        and place in {loop.place for loop in one.loops[:-1]}
+        for one in events
+    )
+    if trains and not any(other.detail in ("own size", "schedules alone") for other in events):
+        text = (
+            f"`{event.name}` counts the epochs by the batches of all processes, and each one goes through 1/N of them: "
+            "the training ends after 1/N of its steps; take the length of the prepared loader"
+        )
+        yield made(event, "rounds", Status.NAMED, text)
+
+
 def _is_in_window(event: Event) -> bool:
     """Whether it stands under `with accelerator.accumulate(...)` of windows that may be longer than one batch."""
     tree = event.module.tree
