@@ -21,7 +21,7 @@ from tests.proving.several_programs import GROUP, named
     ],
 )
 def test_what_the_script_itself_writes(content, is_plain, tmp_path):
-    """Lists of numbers and tensors on the host were on no GPU; of what is not known, and of what others write, that is not known."""
+    """Numbers and tensors on the host were on no GPU; of what others write, that is not known."""
     text = f"""{GROUP}
 import numpy
 from project_tools import make, place
