@@ -174,14 +174,28 @@ def _is_of_own_steps(event: Event) -> bool:
         for text in _ends_of(one)
     }
     counted = _made_of_lengths(assigned)
-    lengths = {
-        ast.unparse(_bare(arg))
+    return bool(_lengths_of(made, tree) & ends - counted)
+
+
+def _lengths_of(made: Sequence[ast.expr], tree: ast.Module) -> set[str]:
+    """The numbers that schedules are made of, and those that the factors divide by which they call at each step: a
+    name, or one less another."""
+    given = [
+        _bare(arg)
         for call in made
         if isinstance(call, ast.Call)
         for arg in [*call.args, *(word.value for word in call.keywords)]
-        if isinstance(_bare(arg), ast.Name | ast.Attribute | ast.Subscript)
-    }
-    return bool(lengths & ends - counted)
+    ]
+    names = {one.id for one in given if isinstance(one, ast.Name)}
+    for factor in [*given, *ast.walk(tree)]:
+        if (isinstance(factor, ast.Lambda) and factor in given) or getattr(factor, "name", "") in names:
+            divisions = (one for one in ast.walk(factor) if isinstance(one, ast.BinOp))
+            divisors = [one.right for one in divisions if isinstance(one.op, ast.Div)]
+            given += divisors
+            given += [
+                one.left for one in divisors if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Sub)
+            ]
+    return {ast.unparse(one) for one in given if isinstance(one, ast.Name | ast.Attribute | ast.Subscript)}
 
 
 def _made_of_lengths(assigned: Sequence[ast.Assign]) -> set[str]:
@@ -208,7 +222,9 @@ def _bare(number: ast.expr) -> ast.expr:
 def _ends_of(loop: ast.For | ast.While) -> Iterator[str]:
     """The numbers by which a loop ends."""
     tests = [
-        one.test for one in ast.walk(loop) if isinstance(one, ast.If) and isinstance(one.body[-1], ast.Break)
+        one.test
+        for one in ast.walk(loop)
+        if isinstance(one, ast.If) and isinstance(one.body[-1], ast.Break | ast.Return)
     ]
     for test in [loop.test, *tests] if isinstance(loop, ast.While) else tests:
         yield from (

@@ -88,6 +88,9 @@ def counted(text, tmp_path):
         OF_LIBRARY.format("args.warm_up", "args.steps"),
         OF_LIBRARY.format("total // 10", "args.steps * accelerator.num_processes"),
         BY_RATE.format("min(1.0, step / int(0.1 * total))"),
+        BY_RATE.format("1 - step / args.steps"),
+        BY_RATE.format("1 - max(0, step - args.warm_up) / (args.steps - args.warm_up)"),
+        "def rate(step):\n    return 1 - step / args.steps\n\n" + BY_RATE.replace("lambda step: {}", "rate"),
         FUNCTION.format("total"),
         DERIVED,
     ],
@@ -110,6 +113,8 @@ def test_a_warm_up_in_steps_of_one_process(tmp_path):
             "args.warm_up * accelerator.num_processes", "args.steps * accelerator.num_processes"
         ),
         OF_LIBRARY.format("0", "args.steps * accelerator.num_processes"),
+        BY_RATE.format("1 - step / (args.steps * accelerator.num_processes)"),
+        BY_RATE.format("1 - step // args.warm_up"),
         FUNCTION.format("(total * accelerator.num_processes)"),
     ],
 )
