@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from accelify.heap.run import Event
 
@@ -20,13 +20,42 @@ def is_on_another_way(one: Event, other: Event, *, of_all: bool = False) -> bool
         return False  # the other way may be that of another round
     trees = {event.module.path: event.module.tree for event in (one, other)}
     return any(
-        _is_within(first, one, path) and _is_within(second, other, path)
+        is_within(first, one, path) and is_within(second, other, path)
         for path, tree in trees.items()
         for test in (ast.walk(tree) if tree is not None else ())
         if isinstance(test, ast.If) and test.orelse
         if not of_all or _is_of_all(test.test)
         for first, second in ((test.body, test.orelse), (test.orelse, test.body))
     )
+
+
+def chosen_by(asks: Event) -> Iterator[tuple[Sequence[ast.stmt], Sequence[ast.stmt]]]:
+    """The statements to which a process comes by an answer, with those to which it comes by the other one: the ways of
+    an `if` that goes by it, and what stands after one that is left.
+
+    Args:
+        asks: the question, in the test or under a name that this asks for.
+    """
+    tree = asks.module.tree or ast.Module([], [])
+    names = {
+        ast.unparse(target)
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Assign) and asks.node in ast.walk(one.value)
+        for target in one.targets
+    }
+    for block in (
+        block for one in ast.walk(tree) for _, block in ast.iter_fields(one) if isinstance(block, list)
+    ):
+        for number, stmt in enumerate(block):
+            if isinstance(stmt, ast.If) and any(
+                part is asks.node
+                or (isinstance(part, ast.Name | ast.Attribute) and ast.unparse(part) in names)
+                for part in ast.walk(stmt.test)
+            ):
+                left = isinstance(stmt.body[-1], ast.Return | ast.Raise)
+                other = stmt.orelse or (block[number + 1 :] if left else [])
+                yield stmt.body, other
+                yield other, stmt.body
 
 
 def _is_of_all(test: ast.expr) -> bool:
@@ -43,8 +72,16 @@ def _is_of_all(test: ast.expr) -> bool:
     return isinstance(test, ast.Attribute) or any(isinstance(one, ast.Constant) for one in parts)
 
 
-def _is_within(block: Sequence[ast.stmt], event: Event, path: str) -> bool:
-    """Whether an event, or a call that leads to it, stands in a block of a module."""
+def is_within(block: Sequence[ast.stmt], event: Event, path: str) -> bool:
+    """Whether an event, or a call that leads to it, stands in a block of a module.
+
+    Args:
+        block: statements that stand one after the other.
+        event: the event.
+        path: of the module.
+    """
+    if not block:
+        return False
     end = block[-1].end_lineno or block[-1].lineno
     places = [(event.module.path, event.line), *event.via]
     return any(where == path and block[0].lineno <= line <= end for where, line in places)

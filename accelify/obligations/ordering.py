@@ -17,7 +17,7 @@ from accelify.heap.library_calls import QUESTIONS
 from accelify.heap.paths import file_of, forms_of, goes_by_length, goes_by_round, words_of
 from accelify.heap.run import Event
 from accelify.heap.values import Instance
-from accelify.obligations.exclusive_branches import is_on_another_way
+from accelify.obligations.exclusive_branches import chosen_by, is_on_another_way, is_within
 from accelify.obligations.obligation import Obligation, Status
 
 _WRITES = frozenset(
@@ -113,7 +113,9 @@ def _in_order(events: Sequence[Event], line: int = 0) -> Iterator[Obligation]:
                 yield from (
                     _asked(one, event)
                     for one in _asked_for(name, asked)
-                    if _is_asked_again(one, event) or _is_read_of(one, event, name)
+                    if _is_asked_again(one, event)
+                    or _is_read_of(one, event, name)
+                    or _decides(one, event, events)
                     if not (_excludes(one, event) or _are_of_rounds(one, event, line))
                 )
         elif not _is_ordered(event):
@@ -286,6 +288,18 @@ def _is_asked_again(read: Event, write: Event) -> bool:
     """Whether the read asks in a loop that has nothing to do with the write, such as for a name that is free."""
     inner = {loop.number for loop in read.loops} - {loop.number for loop in write.loops}
     return bool(inner) and not read.in_training
+
+
+def _decides(read: Event, write: Event, events: Sequence[Event]) -> bool:
+    """Whether all meet where a file is written that is not there yet, and where it is there do not: who asks when it is
+    written goes past where the others wait."""
+    path, meetings = read.module.path, [one for one in events if one.kind == "collective"]
+    return _is_question(read) and any(
+        is_within(way, write, path)
+        and any(is_within(way, one, path) for one in meetings)
+        and not any(is_within(other, one, path) for one in meetings)
+        for way, other in chosen_by(read)
+    )
 
 
 def _is_read_of(read: Event, write: Event, name: str) -> bool:
