@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from accelify.domains.reasons import Reason
 from accelify.heap.containers import KEYS
@@ -25,6 +26,8 @@ _SOME = re.compile(r"`[\w.]*\b(?:choices|permutation|randperm|sample|shuffle)\("
 # What differs by itself, and comes of no data: names that a process makes up, and what is true of it.
 _MADE_UP = _NUMBERS - {RANK} | _FLAGS | {"only the main process", TEMPORARY, TIME}
 _DIFFERS = "differs between ranks"
+# How a reason begins that is of data, whichever rank has them, or of those of all.
+_OF_DATA = (OF_BATCH, "gathered", "reduced by")
 
 
 def shows_rank(event: Event, events: Sequence[Event]) -> bool:
@@ -33,8 +36,12 @@ def shows_rank(event: Event, events: Sequence[Event]) -> bool:
 
 
 def names_rank(event: Event) -> bool:
-    """Whether the rank is in what is shown, in a key of it, or in its path."""
-    return any(_names(step) for why in _reasons(event) for step in why.chain())
+    """Whether the rank is in what is shown, in a key of it, or in its path: no figure of data says whose they are."""
+    for why in _reasons(event):
+        before = list(takewhile(lambda step: not step.text.startswith(_OF_DATA), why.steps()))
+        if any(_names(step) and step in before for step in why.chain()):
+            return True
+    return False
 
 
 def fills_environment(event: Event) -> bool:
