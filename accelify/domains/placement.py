@@ -104,7 +104,7 @@ MAIN, CLOCK, OWN = Placement(Kind.MAIN), Placement(Kind.CLOCK), Placement(Kind.O
 TOTAL = Placement(Kind.SAME, needs="set to zero first")
 UNRELATED = Placement(Kind.SAME, None)
 _UNIFORM = frozenset({Kind.SAME, Kind.WIDE, Kind.SAMPLE, Kind.PARTS})
-_TOGETHER = "put together first"
+TOGETHER = "put together first"
 # What goes with a count of the rounds of each process is another one at the same place of the original's training.
 COUNTED = "by the rounds of all processes"
 # What a rank has from its last round, the original has from the round before.
@@ -121,7 +121,7 @@ def same(degree: int | None) -> Placement:
 
 def linear(degree: int | None) -> Placement:
     """The original's is N**degree times the average."""
-    return own(_TOGETHER) if degree is None else Placement(Kind.LINEAR, degree)
+    return own(TOGETHER) if degree is None else Placement(Kind.LINEAR, degree)
 
 
 def of_round(degree: int | None, rows: bool = False) -> Placement:
@@ -144,7 +144,7 @@ def moved(place: Placement, phase: str | None) -> Placement:
     if place.kind in (Kind.SAME, Kind.LINEAR, Kind.PARTS, Kind.OWN):
         return replace(place if phase is not None else _without_degree(place), phase=phase or AFTER)
     if place.kind in (Kind.SHARD, Kind.EXTREME):
-        return replace(own(_TOGETHER), phase=AFTER)
+        return replace(own(TOGETHER), phase=AFTER)
     if place.kind not in (Kind.ROUND, Kind.WIDE):
         return place
     counted = place.kind is Kind.ROUND and place.degree not in (0, None)
@@ -268,13 +268,13 @@ def _function(given: tuple[Placement, ...], rowwise: bool, linearly: bool) -> Pl
     if rest == {Kind.SHARD} and not scaled:
         shard = replace(SHARD, padded=any(place.padded for place in found))
         return shard if rowwise or linearly else own("gathered first")
-    return own(_TOGETHER)
+    return own(TOGETHER)
 
 
 def _of_one_process(kinds: set[Kind]) -> Placement:
     if kinds == {Kind.MAIN}:
         return MAIN
-    return CLOCK if Kind.MAIN not in kinds else own(_TOGETHER)
+    return CLOCK if Kind.MAIN not in kinds else own(TOGETHER)
 
 
 def _of_rounds(found: list[Placement], rows: bool, linearly: bool, even: bool) -> Placement:
@@ -349,7 +349,7 @@ def added(left: Placement, right: Placement) -> Placement:
 def _without_degree(place: Placement) -> Placement:
     """The same value times or plus something that does not go with the powers of N."""
     if place.kind in (Kind.LINEAR, Kind.OWN):
-        return own(_TOGETHER)
+        return own(TOGETHER)
     return UNRELATED if place.kind is Kind.PARTS else replace(place, degree=None)
 
 
@@ -455,7 +455,7 @@ def reduced(place: Placement, operation: str, over_rows: bool = True) -> Placeme
         extreme = {"max": "max", "any": "max", "min": "min", "all": "min"}.get(operation)
         return Placement(Kind.EXTREME, needs=extreme) if extreme else own("gathered first")
     if place.kind is Kind.EXTREME:
-        return place if operation == place.needs else own(_TOGETHER)
+        return place if operation == place.needs else own(TOGETHER)
     if place.kind is Kind.PARTS and linearly:
         return same(exponent_sum(place.degree, int(operation == "sum"), -1))
     return function((place,), linearly=linearly)
@@ -497,4 +497,4 @@ def joined(left: Placement, right: Placement) -> Placement:
             return Placement(one.kind, degree, needs=needs, even=even, samples=one.samples, mixed=one.mixed)
         if other.is_same and (one.kind in (Kind.MAIN, Kind.EXTREME, Kind.SAMPLE) or one == linear(0)):
             return one
-    return UNRELATED if left.is_uniform and right.is_uniform else own(_TOGETHER)
+    return UNRELATED if left.is_uniform and right.is_uniform else own(TOGETHER)

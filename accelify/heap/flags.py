@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from accelify.domains.placement import Kind, function, own
+from accelify.domains.placement import Kind, Placement, function, own
 from accelify.heap.containers import array_of, count_of
 from accelify.heap.run import Run
 from accelify.heap.values import (
@@ -66,6 +66,14 @@ def asked(run: Run, node: ast.AST, value: Value) -> Value:
     return flagged(run, node, value) if count is None or count.place.is_same else count
 
 
+def _as_condition(run: Run, node: ast.AST, value: Value) -> Placement:
+    """What a value is as a condition: a list is true by how many it has, whatever they are."""
+    if not run.checks or not value.of(Container):
+        return array_of(value)
+    count = count_of(run, value, node)
+    return value.place if count is None else count.place
+
+
 def together(run: Run, node: ast.BoolOp | ast.BinOp, values: Sequence[Value]) -> Value:
     """`and` or `or` of several values."""
     both = isinstance(node.op, ast.And | ast.BitAnd)
@@ -84,7 +92,7 @@ def together(run: Run, node: ast.BoolOp | ast.BinOp, values: Sequence[Value]) ->
         text = "only the main process" if both else "not on every rank"
         return Value(own(), run.reason(node, text), type=MAIN_FLAG if both else SOME_FLAG)
     refs = tuple(dict.fromkeys(ref for value in values for ref in value.refs))
-    made = run.made(node, function(array_of(value) for value in values), *values)
+    made = run.made(node, function(_as_condition(run, node, value) for value in values), *values)
     asked = MISSING_FLAG if both else FOUND_FLAG
     if asked in types or set(types) == {OPPOSITES[asked]}:
         return Value(made.place, made.why, type=asked if asked in types else OPPOSITES[asked])

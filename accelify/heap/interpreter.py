@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 
-from accelify.domains.placement import OWN, SAME, Kind
+from accelify.domains.placement import OWN, SAME, TOGETHER, Kind
 from accelify.heap.accelerator import processes
 from accelify.heap.appending import begun, is_first
 from accelify.heap.calls import Calls
@@ -203,12 +203,13 @@ class Interpreter:
         return Guard("divergent", self.run.reason(node, text, test), test.place)
 
     def _is_of_even_batches(self, test: Value) -> bool:
-        """Whether a condition goes by how many rows a batch has of a loader whose sampler gives each rank as many: the
-        last one is as short on all ranks."""
-        if not self.run.checks or self.run.accelerated or not test.place.even or test.place.degree != 0:
-            return False
-        if not counts_batches(test.why):
+        """Whether a condition goes by how many rows batches have of a loader whose sampler gives each rank as many: the
+        last one is as short on all ranks, or `prepare` fills it up."""
+        counts = test.place.even or test.place.needs == TOGETHER
+        if not self.run.checks or not counts or test.place.degree != 0 or not counts_batches(test.why):
             return False  # of what is chosen by what a batch has
+        if self.run.accelerated and any("even_batches" in one.text for one in self.run.modules):
+            return False
         self.run.depends()
         return next((loop.even for loop in reversed(self.run.loops) if loop.shared), False)
 
