@@ -31,17 +31,17 @@ _OF_DATA = (OF_BATCH, "gathered", "reduced by")
 
 
 def shows_rank(event: Event, events: Sequence[Event]) -> bool:
-    """Whether it says which process it is of: each process is meant to do it."""
-    return names_rank(event) or any(says_who(why, events) for why in _reasons(event))
+    """Whether it says which process it is of: each process is meant to do it. No figure of data says whose they are."""
+    for why in _reasons(event):
+        before = list(takewhile(lambda step: not step.text.startswith(_OF_DATA), why.steps()))
+        if says_who(why, events) or any(_names(step) and step in before for step in why.chain()):
+            return True
+    return False
 
 
 def names_rank(event: Event) -> bool:
-    """Whether the rank is in what is shown, in a key of it, or in its path: no figure of data says whose they are."""
-    for why in _reasons(event):
-        before = list(takewhile(lambda step: not step.text.startswith(_OF_DATA), why.steps()))
-        if any(_names(step) and step in before for step in why.chain()):
-            return True
-    return False
+    """Whether the rank is in what is shown, in a key of it, or in its path."""
+    return any(_names(step) for why in _reasons(event) for step in why.chain())
 
 
 def fills_environment(event: Event) -> bool:
