@@ -41,7 +41,7 @@ def scheduled(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
     with_steps = any(one.kind in TRAINING and one.loops and one.loops[-1].number == rounds for one in events)
     if event.detail != "plain" and any(other.detail == "schedules alone" for other in events):
         return  # a prepared one takes one step at each call
-    each_window = _is_in_window(event)
+    each_window = _is_in_window(event, events)
     if event.detail == "prepared" and event.loops and not (event.shared or with_steps):
         if has_own_runtime(event, events):
             return  # it knows an epoch's step from one of a batch
@@ -109,7 +109,7 @@ def cut_short(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
         yield made(event, "rounds", Status.NAMED, text)
 
 
-def _is_in_window(event: Event) -> bool:
+def _is_in_window(event: Event, events: Sequence[Event]) -> bool:
     """Whether it stands under `with accelerator.accumulate(...)` of windows that may be longer than one batch."""
     tree = event.module.tree
     if tree is None:
@@ -120,13 +120,7 @@ def _is_in_window(event: Event) -> bool:
         if isinstance(one, ast.With)
         for item in one.items
     )
-    return around and any(
-        word.arg == "gradient_accumulation_steps"
-        and not (isinstance(word.value, ast.Constant) and word.value.value == 1)
-        for one in ast.walk(tree)
-        if _is_call_of(one, "Accelerator")
-        for word in one.keywords
-    )
+    return around and any(one.kind == "accumulates" for one in events)
 
 
 def _is_call_of(node: ast.AST, name: str) -> TypeGuard[ast.Call]:

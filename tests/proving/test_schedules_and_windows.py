@@ -35,12 +35,18 @@ def said(tmp_path, window="2", length="length = len(loader) * 3", **prepared):
     "length", ["length = len(loader) * 3", "batches = len(loader)\nepochs = 3\nlength = batches * epochs"]
 )
 def test_a_length_in_batches_is_too_long_for_windows(length, tmp_path):
-    (message,) = said(tmp_path, length=length, **PREPARED)
-    assert "divide the length by gradient_accumulation_steps" in message
+    for window in ("2", "int(os.environ['STEPS'])"):
+        (message,) = said(tmp_path, window, f"import os\n{length}", **PREPARED)
+        assert "divide the length by gradient_accumulation_steps" in message
 
 
 @pytest.mark.parametrize(
-    ("window", "length"), [("2", "length = len(loader) // 2 * 3"), ("1", "length = len(loader) * 3")]
+    ("window", "length"),
+    [
+        ("2", "length = len(loader) // 2 * 3"),
+        ("1", "length = len(loader) * 3"),
+        ("dict(steps=1)['steps']", "length = len(loader) * 3"),
+    ],
 )
 def test_a_length_in_steps_and_windows_of_one_batch(window, length, tmp_path):
     assert said(tmp_path, window, length, **PREPARED) == []
