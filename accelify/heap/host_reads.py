@@ -34,6 +34,28 @@ def meet_host(
     for one in row.host:
         types = {TENSOR, BATCH} if not one.every and _stacks(run) else {TENSOR}
         for value in arguments_of(one, args, keywords, shift):
-            if value.where == DEVICE and value.type in types:
+            if value.where == DEVICE and value.type in types and not _is_on_cpu(run, node):
                 run.meet("together", node, run.segment(node), [value], detail=READ)
                 return
+
+
+def _is_on_cpu(run: Run, node: ast.AST) -> bool:
+    """Whether only a process comes there whose device is the host: `if device.type == "cpu"`."""
+    return any(
+        part is node
+        for one in (ast.walk(run.module.tree) if run.module.tree is not None else ())
+        if isinstance(one, ast.If | ast.IfExp)
+        for way in _ways_on_cpu(one)
+        for part in ast.walk(way)
+    )
+
+
+def _ways_on_cpu(choice: ast.If | ast.IfExp) -> Sequence[ast.AST]:
+    test = choice.test
+    if not (isinstance(test, ast.Compare) and isinstance(test.comparators[0], ast.Constant)):
+        return ()
+    kind, is_equal = test.comparators[0].value, isinstance(test.ops[0], ast.Eq)
+    if kind not in ("cpu", "cuda") or not isinstance(test.ops[0], ast.Eq | ast.NotEq):
+        return ()
+    way = choice.body if is_equal == (kind == "cpu") else choice.orelse
+    return way if isinstance(way, list) else [way]
