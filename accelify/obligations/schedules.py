@@ -151,6 +151,10 @@ def _is_of_batches(event: Event) -> bool:
     return counts
 
 
+# What a schedule is given that is no number of steps by itself.
+_EPOCHS = frozenset({"epochs", "num_epochs", "max_epochs"})
+
+
 def _is_of_own_steps(event: Event) -> bool:
     """Whether a schedule is made as long as the number of own steps that ends the loops around its step, which is none
     of batches: `get_scheduler(..., num_training_steps=args.steps)`, and `while step < args.steps:`."""
@@ -161,11 +165,13 @@ def _is_of_own_steps(event: Event) -> bool:
     assigned = [one for one in ast.walk(tree) if isinstance(one, ast.Assign)]
     made = [one.value for one in assigned if name in map(ast.unparse, one.targets)]
     lines = {loop.place[1] for loop in event.loops if loop.place[0] == event.module.path}
+    # A range around the loop over batches counts epochs.
+    inner = event.loops[-1].place[1] if event.loops else 0
     ends = {
         text
         for one in ast.walk(tree)
         if isinstance(one, ast.For | ast.While) and one.lineno in lines
-        for text in _ends_of(one)
+        for text in _ends_of(one, is_inner=one.lineno == inner)
     }
     counted = _made_of_lengths(assigned)
     return bool(_lengths_of(made, tree) & ends - counted)
@@ -178,7 +184,7 @@ def _lengths_of(made: Sequence[ast.expr], tree: ast.Module) -> set[str]:
         _bare(arg)
         for call in made
         if isinstance(call, ast.Call)
-        for arg in [*call.args, *(word.value for word in call.keywords)]
+        for arg in [*call.args, *(word.value for word in call.keywords if word.arg not in _EPOCHS)]
     ]
     names = {one.id for one in given if isinstance(one, ast.Name)}
     for factor in [*given, *ast.walk(tree)]:
@@ -213,8 +219,8 @@ def _bare(number: ast.expr) -> ast.expr:
     return number.args[0] if isinstance(number, ast.Call) and converts and number.args else number
 
 
-def _ends_of(loop: ast.For | ast.While) -> Iterator[str]:
-    """The numbers by which a loop ends."""
+def _ends_of(loop: ast.For | ast.While, *, is_inner: bool) -> Iterator[str]:
+    """The numbers of steps by which a loop ends; `is_inner`: a step is taken in each of its rounds."""
     tests = [
         one.test
         for one in ast.walk(loop)
@@ -227,7 +233,7 @@ def _ends_of(loop: ast.For | ast.While) -> Iterator[str]:
             if isinstance(one, ast.Compare)
             for part in (one.left, *one.comparators)
         )
-    if isinstance(loop, ast.For):
+    if isinstance(loop, ast.For) and is_inner:
         for call in ast.walk(loop.iter):
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "range":
                 yield from map(ast.unparse, call.args[-1:] if len(call.args) < 3 else call.args[1:2])

@@ -256,3 +256,35 @@ def test_a_warm_up_before_a_length_that_a_function_reads(warm, total, prepares, 
     if warm == "10" and "num_processes" in total:
         return  # the warm-up of those steps is that of one process, which is named by itself
     assert found == ([] if is_right else [("ACC706", "scheduler.step()")])
+
+
+BY_EPOCHS = """
+accelerator = Accelerator()
+EPOCHS = 3
+loader = DataLoader(data, batch_size=4, shuffle=True)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.{made}
+model, opt, loader, schedule = accelerator.prepare(model, opt, loader, schedule)
+{loop}:
+    for x, y in loader:
+        opt.zero_grad()
+        accelerator.backward(F.mse_loss(model(x), y))
+        opt.step()
+        schedule.step()
+    epoch = epoch + 1
+"""
+
+
+@pytest.mark.parametrize("loop", ["for epoch in range(EPOCHS)", "epoch = 0\nwhile epoch < EPOCHS"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "OneCycleLR(opt, 0.1, epochs=EPOCHS, steps_per_epoch=len(loader))",
+        "OneCycleLR(opt, max_lr=[0.1], steps_per_epoch=len(loader), epochs=EPOCHS)",
+        "OneCycleLR(opt, 0.1, total_steps=EPOCHS * len(loader))",
+    ],
+)
+def test_a_number_of_epochs_is_none_of_steps(made: str, loop: str, tmp_path: Path) -> None:
+    found = named(BY_EPOCHS.format(made=made, loop=loop), tmp_path, "accelerate")
+    assert [code for code, _ in found if code == "ACC706"] == []
