@@ -108,9 +108,9 @@ def _cut(message: str) -> str:
     if len(message) <= _LONGEST:
         return message
     found, _, way = message.rpartition("; ")
-    if not found or 2 * len(way) > _LONGEST:
+    if not found or len(way) > _LONGEST:
         return _clauses(message, _LONGEST)
-    return f"{_clauses(found, _LONGEST - len(way) - 2)}; {way}"
+    return f"{_clauses(found, max(_LONGEST - len(way) - 2, _LONGEST // 2))}; {way}"
 
 
 def _clauses(message: str, longest: int) -> str:

@@ -34,6 +34,20 @@ def test_a_comment_that_is_cut_says_what_to_do(way: str) -> None:
     assert len(place.message) < 240
 
 
+def test_a_long_way_out_stays_whole() -> None:
+    way = "give backward what its rows weigh: `accelerator.backward(loss, weight=(target.reshape(-1) != -100).sum())`"
+    conversion = convert_source(Source(PATH, frame(epoch="print(epoch)")))
+    left = Finding(
+        str(PATH), 10, 1, "ACC705", "another-loss", f"the loss is no mean: {LONG}; {way}",
+        severity=Severity.WARNING, safety=Safety.MANUAL, effort=5, fixable=False,
+    )  # fmt: skip
+    conversion.remaining.append(left)
+    mark([conversion])
+    (place,) = marked_places(Source(PATH, conversion.new_text), [])
+    assert "the loss is no mean: what is printed is not" in place.message
+    assert place.message.endswith(f"; {way}")
+
+
 def test_a_comment_is_not_cut_within_parentheses() -> None:
     conversion = convert_source(Source(PATH, frame(epoch="print(epoch)")))
     left = Finding(
