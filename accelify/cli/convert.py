@@ -150,7 +150,7 @@ def convert(
             files += _files(conversions, targets)
             if output is not None:
                 files += _copies(inputs, targets, dict(files), Path(output))
-        write_all([*_page(report, conversions, targets, verified or []), *files])
+        write_all([*_page(report, conversions, targets, verified or [], written=not diff), *files])
     except SourceError as error:
         fail(str(error))
     if not json and terminal.amount != terminal.QUIET:
@@ -399,7 +399,12 @@ def _report(
 
 
 def _page(
-    path: Path | None, conversions: Sequence[Conversion], targets: Mapping[Path, Path], verified: list[Path]
+    path: Path | None,
+    conversions: Sequence[Conversion],
+    targets: Mapping[Path, Path],
+    verified: list[Path],
+    *,
+    written: bool,
 ) -> list[tuple[Path, bytes]]:
     if path is None:
         return []
@@ -415,7 +420,7 @@ def _page(
             f"--verified: {min(strangers)} is none of these scripts: run both commands from the same folder.",
             min(strangers),
         )
-    return [(path, html_report(conversions, targets=targets, curves=curves).encode())]
+    return [(path, html_report(conversions, targets=targets, curves=curves, written=written).encode())]
 
 
 def _filter(
@@ -436,7 +441,7 @@ def _filter(
         proofs = _proofs([conversion], Inputs())
         conversion = conversion.published()
         mark([conversion])
-        write_all(_page(report, [conversion], {}, verified))
+        write_all(_page(report, [conversion], {}, verified, written=not diff))
         if json:
             from accelify.report.json import conversions_json
 

@@ -36,26 +36,28 @@ def html_report(
     targets: Mapping[Path, Path] | None = None,
     curves: Mapping[str, Curves] | None = None,
     verified: str = "",
+    written: bool = True,
 ) -> str:
     """The whole page for these conversions.
 
     `targets` has where each script is written, whose lines are named from then on: of one that is not in it those of
     the original. `curves` has, per script's path, the losses of `accelify verify` to draw. `verified` is for a
-    verification, which writes no script, what it says of one in place of "converted". The page loads nothing from
-    elsewhere.
+    verification, which writes no script, what it says of one in place of "converted"; `written` whether a conversion
+    wrote them. The page loads nothing from elsewhere.
     """
+    made = verified or ("" if written else "would be converted")
     hues, places = _hues(conversions), Written(conversions, targets or {})
     title = "Verification report" if verified else "Conversion report"
     body = [
         f"<h1>{title}</h1>",
-        f'<p class="dim">{_scripts_line(conversions, verified)} · accelify {escape(accelify.__version__)}</p>',
-        "" if verified else _tiles(conversions),
+        f'<p class="dim">{_scripts_line(conversions, made)} · accelify {escape(accelify.__version__)}</p>',
+        "" if verified else _tiles(conversions, written),
         _rules(conversions, hues),
         _left(conversions, hues, places),
         _infos(conversions, hues, places),
         "<h2>The scripts</h2>",
         *(
-            _file(number, conversion, hues, places, curves or {}, verified, len(conversions) <= _OPEN_UP_TO)
+            _file(number, conversion, hues, places, curves or {}, made, len(conversions) <= _OPEN_UP_TO)
             for number, conversion in enumerate(conversions)
         ),
     ]
@@ -91,7 +93,7 @@ def _scripts_line(conversions: Sequence[Conversion], verified: str) -> str:
     return ", ".join(f"{counted(number, 'script')} {escape(status)}" for status, number in counts.items())
 
 
-def _tiles(conversions: Sequence[Conversion]) -> str:
+def _tiles(conversions: Sequence[Conversion], written: bool) -> str:
     applied = [finding for c in conversions if c.changed for finding in c.applied]
     remaining = [finding for c in conversions for finding in c.left]
     share = share_done(applied, remaining)
@@ -99,9 +101,12 @@ def _tiles(conversions: Sequence[Conversion]) -> str:
     left = sum(finding.effort for finding in remaining)
     converted = sum(str(c.status) == "converted" for c in conversions)
     tiles = [
-        (f"{converted} of {len(conversions)}", "files converted"),
-        (str(len(applied)), f"edits made, about {duration(saved)} of handwork"),
-        (str(len(remaining)), f"places left for a person{f', about {duration(left)}' if left else ''}"),
+        (f"{converted} of {len(conversions)}", "files converted" if written else "files would be converted"),
+        (str(len(applied)), f"{_noun(applied, 'edit')} made, about {duration(saved)} of handwork"),
+        (
+            str(len(remaining)),
+            f"{_noun(remaining, 'place')} left for a person{f', about {duration(left)}' if left else ''}",
+        ),
     ]
     cells = [f'<div class="tile"><b>{value}</b><span>{label}</span></div>' for value, label in tiles]
     percent = f"{share:.0%}"
@@ -111,6 +116,10 @@ def _tiles(conversions: Sequence[Conversion]) -> str:
         f'<div class="bar"><i style="width:{share * 100:.1f}%"></i></div></div>',
     )
     return f'<div class="tiles">{"".join(cells)}</div>'
+
+
+def _noun(found: Sequence[object], noun: str) -> str:
+    return noun if len(found) == 1 else f"{noun}s"
 
 
 def _rules(conversions: Sequence[Conversion], hues: Mapping[str, int]) -> str:

@@ -232,3 +232,12 @@ def test_the_rest_of_a_change_says_what_it_belongs_to() -> None:
     page = html_report([conversion])
     assert "Part of the other edits." not in page
     assert page.count("the metrics of this loop would cover") == 2
+
+
+@pytest.mark.parametrize(("written", "words"), [(True, "converted"), (False, "would be converted")])
+def test_a_page_beside_a_diff_does_not_say_that_the_script_was_written(
+    converted: MadeConversion, written: bool, words: str
+) -> None:
+    text = parsed(html_report([converted], written=written)).text
+    assert f"1 script {words}" in text
+    assert ("files would be converted" in text) is not written
