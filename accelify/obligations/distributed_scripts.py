@@ -27,6 +27,7 @@ from accelify.obligations.loaded_weights import is_of_no_device
 from accelify.obligations.missing_steps import of_gradients
 from accelify.obligations.obligation import Obligation, Status
 from accelify.obligations.ordering import is_handle, is_there_already
+from accelify.obligations.padded_shares import gathered
 from accelify.obligations.past_wrappers import is_averaged_by_hand, is_trained_in, unprepared
 from accelify.obligations.placed_parts import places
 from accelify.obligations.rank_labels import (
@@ -98,12 +99,7 @@ def checked_obligations_of(event: Event, events: Sequence[Event]) -> Iterator[Ob
         if not (unscaled or (event.detail == "device" and is_of_no_device(event, events))):
             yield from obligations_of(event)
     elif event.kind == "gather":
-        if event.loops and event.loops[-1].shared and not event.loops[-1].trains:
-            text = (
-                f"`{event.name}` counts the samples twice that fill up the last batch; use "
-                "accelerator.gather_for_metrics"
-            )
-            yield made(event, "gathered", Status.NAMED, text)
+        yield from gathered(event)
     elif event.kind == "sampler":
         again = _passes_again(events) or any(loop.trains for loop in event.loops)  # one for each pass
         if not event.detail and again and not numbered(event, events):

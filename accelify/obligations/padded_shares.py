@@ -67,6 +67,21 @@ def padded(event: Event, events: Sequence[Event]) -> Iterator[Obligation]:
             yield made(event, "gathered", Status.NAMED, text, why)
 
 
+def gathered(event: Event) -> Iterator[Obligation]:
+    """A gather of Accelerate's in an evaluation, which leaves out nothing of what fills up the last batch.
+
+    Args:
+        event: the gather.
+    """
+    if not event.loops or not event.loops[-1].shared or event.loops[-1].trains:
+        return
+    text = f"`{event.name}` counts the samples twice that fill up the last batch; use accelerator.gather_for_metrics"
+    loaders = event.loops[-1].loaders
+    if loaders and not any(one.prepared for one in loaders):
+        text = f"`{event.name}` puts together what each process has of all batches of a loader, which is not prepared"
+    yield made(event, "gathered", Status.NAMED, text)
+
+
 def _number(event: Event, events: Sequence[Event]) -> int:
     return next(number for number, one in enumerate(events) if one is event)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proving.several_programs import GROUP, LOOP, NET, named
+from accelify.rule_codes import published
+from tests.proving.several_programs import GROUP, LOOP, NET, findings, named
 
 HEAD = (
     GROUP
@@ -149,3 +150,31 @@ def test_sums_over_what_is_gathered_for_metrics(tmp_path):
 def test_sums_over_batches_that_are_not_filled_up(sums, tmp_path):
     text = ACCELERATED.format(rows="", sums=sums).replace("Accelerator()", "Accelerator(even_batches=False)")
     assert not lines(text, tmp_path, head="accelerate")
+
+
+UNPREPARED = """
+accelerator = Accelerator()
+rows = TensorDataset(torch.randn(64, 4), torch.ones(64, 1))
+loader, test = DataLoader(data, batch_size=4, shuffle=True), DataLoader(rows, batch_size=4)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model, opt, loader{prepared} = accelerator.prepare(model, opt, loader{prepared})
+for x, y in loader:
+    opt.zero_grad()
+    accelerator.backward(F.mse_loss(model(x), y))
+    opt.step()
+right = 0
+with torch.no_grad():
+    for x, y in test:
+        right += (accelerator.gather(model(x)) > 0).sum().item()
+accelerator.print(right)
+"""
+
+
+@pytest.mark.parametrize(
+    ("prepared", "way"), [("", "prepare it: `accelerator.prepare(...)`"), (", test", "gather_for_metrics")]
+)
+def test_a_gather_of_rows_that_each_process_draws_for_itself(prepared: str, way: str, tmp_path) -> None:
+    found = findings(UNPREPARED.format(prepared=prepared), tmp_path, "accelerate")
+    (message,) = [published(one).message for one in found if one.code == "ACC713"]
+    assert message.endswith(way)
