@@ -154,7 +154,7 @@ def test_sums_over_batches_that_are_not_filled_up(sums, tmp_path):
 
 UNPREPARED = """
 accelerator = Accelerator()
-rows = TensorDataset(torch.randn(64, 4), torch.ones(64, 1))
+rows = {rows}
 loader, test = DataLoader(data, batch_size=4, shuffle=True), DataLoader(rows, batch_size=4)
 model = torch.nn.Linear(4, 1)
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -172,9 +172,17 @@ accelerator.print(right)
 
 
 @pytest.mark.parametrize(
-    ("prepared", "way"), [("", "prepare it: `accelerator.prepare(...)`"), (", test", "gather_for_metrics")]
+    ("rows", "prepared", "way"),
+    [
+        (
+            "TensorDataset(torch.randn(62, 4), torch.ones(62, 1))",
+            "",
+            "prepare it: `accelerator.prepare(...)`",
+        ),
+        ("torch.load('rows.pt', map_location='cpu')", ", test", "use accelerator.gather_for_metrics"),
+    ],
 )
-def test_a_gather_of_rows_that_each_process_draws_for_itself(prepared: str, way: str, tmp_path) -> None:
-    found = findings(UNPREPARED.format(prepared=prepared), tmp_path, "accelerate")
+def test_a_gather_says_what_it_puts_together(rows: str, prepared: str, way: str, tmp_path) -> None:
+    found = findings(UNPREPARED.format(rows=rows, prepared=prepared), tmp_path, "accelerate")
     (message,) = [published(one).message for one in found if one.code == "ACC713"]
     assert message.endswith(way)
