@@ -31,6 +31,11 @@ def counted(statements: Statements) -> list[int]:
     return [len(ways) for ways in _leaving(statements)]
 
 
+def merged(one: dict[str, Guard | None], other: dict[str, Guard | None]) -> dict[str, Guard | None]:
+    """The ways by which one part of a block or the other may be left, each with what parts the ranks there in any."""
+    return {kind: one.get(kind) or other.get(kind) for kind in {**one, **other}}
+
+
 def begin_rest(statements: Statements, before: list[int]) -> list[Way]:
     """Begin what only those go through that have not left.
 

@@ -90,7 +90,7 @@ class Statements:
             self.run.entered.add(stmt)
             met, before = len(self.run.events), early_exits.counted(self)
             flow = self.engine.step(stmt, scope)
-            exits.update(flow.exits)
+            exits = early_exits.merged(exits, flow.exits)
             if flow.exits and flow.reached and number + 1 < len(body):
                 rests.append(early_exits.begin_rest(self, before))
             if self.run.checks and isinstance(stmt, ast.If):
@@ -412,7 +412,7 @@ class Statements:
             if not flow.reached:
                 return flow
             rest = self.block(stmt.orelse, scope)
-            return Flow(rest.reached, {**flow.exits, **rest.exits})
+            return Flow(rest.reached, early_exits.merged(flow.exits, rest.exits))
 
         def handled(handler: ast.ExceptHandler) -> Flow:
             store.write_all(store.merged({}, written, None))
@@ -427,7 +427,7 @@ class Statements:
         result = self.engine.choices.fork((None, whole), *ways) if ways else whole()
         if stmt.finalbody:
             last = self.block(stmt.finalbody, scope)
-            result = Flow(result.reached and last.reached, {**result.exits, **last.exits})
+            result = Flow(result.reached and last.reached, early_exits.merged(result.exits, last.exits))
         return result
 
     _TryStar = _Try
@@ -475,7 +475,7 @@ class Statements:
         if (of := asked_for_parameters(stmt)) is not None:
             note_loop(self.run, stmt, self.engine.evaluate(of, scope))
         rest = self.block(stmt.orelse, scope)
-        return Flow(rest.reached, {**flow.exits, **rest.exits})
+        return Flow(rest.reached, early_exits.merged(flow.exits, rest.exits))
 
     _AsyncFor = _For
 
@@ -497,4 +497,4 @@ class Statements:
 
         flow = self.engine.loops.go(stmt, over, once)
         rest = self.block(stmt.orelse, scope)
-        return Flow(rest.reached, {**flow.exits, **rest.exits})
+        return Flow(rest.reached, early_exits.merged(flow.exits, rest.exits))

@@ -174,3 +174,28 @@ def test_an_error_that_one_process_raises_and_gets_over(condition, handled, is_r
         {handled}
     """
     assert ("ACC704" not in dict(named(text, tmp_path))) == is_right
+
+
+TWO_BREAKS = """
+accelerator = Accelerator()
+loader = DataLoader(data, batch_size=4)
+model = torch.nn.Linear(4, 1)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+model, opt, loader = accelerator.prepare(model, opt, loader)
+for i, (x, y) in enumerate(loader):
+    loss = F.mse_loss(model(x), y)
+    opt.zero_grad()
+    accelerator.backward(loss)
+    opt.step()
+{breaks}"""
+BY_SHARE, BY_ALL = (f"    if {test}:\n        break\n" for test in ("loss.item() < 1e-4", "i >= 7"))
+
+
+@pytest.mark.parametrize("breaks", [BY_SHARE + BY_ALL, BY_ALL + BY_SHARE, BY_SHARE])
+def test_a_break_on_one_share_beside_one_that_all_come_to(breaks, tmp_path):
+    found = named(TWO_BREAKS.format(breaks=breaks), tmp_path, "accelerate")
+    assert found == [("ACC704", "if loss.item() < 1e-4:")]
+
+
+def test_a_break_that_all_come_to_is_right(tmp_path):
+    assert named(TWO_BREAKS.format(breaks=BY_ALL), tmp_path, "accelerate") == []
