@@ -33,7 +33,14 @@ def counted(statements: Statements) -> list[int]:
 
 def merged(one: dict[str, Guard | None], other: dict[str, Guard | None]) -> dict[str, Guard | None]:
     """The ways by which one part of a block or the other may be left, each with what parts the ranks there in any."""
-    return {kind: one.get(kind) or other.get(kind) for kind in {**one, **other}}
+    return {kind: _parting(one.get(kind), other.get(kind)) for kind in {**one, **other}}
+
+
+def _parting(one: Guard | None, other: Guard | None) -> Guard | None:
+    """Of what stands around two ways, that which parts the ranks."""
+    if one is None or (other is not None and other.parts_ranks and not one.parts_ranks):
+        return other
+    return one
 
 
 def begin_rest(statements: Statements, before: list[int]) -> list[Way]:
