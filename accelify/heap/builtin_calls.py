@@ -28,7 +28,7 @@ from accelify.heap.containers import (
     reduced_value,
     tuple_of,
 )
-from accelify.heap.copied_objects import of_copy
+from accelify.heap.copied_objects import copied, of_copy
 from accelify.heap.counts import COUNTS, EPOCHS, is_number, meet_epochs, share_of
 from accelify.heap.dividing import divides
 from accelify.heap.drawn_batches import drawn
@@ -475,7 +475,7 @@ def container_method(
         items = [tuple_of(run, one) if name == "items" else one[1] for one in (of_all, *known)]
         return Value(refs=(Iterable(items[0], bool(fill_of(ref)), elements=tuple(items[1:])),))
     if name == "copy":
-        return receiver
+        return copied(run, ref, receiver)
     if name in ("mean", "sum", "max", "min"):
         place = reduced_value(receiver, name)
         return run.made(node, place, receiver)

@@ -1,9 +1,10 @@
-"""Objects that are copied with a prepared model, and that prepare an optimizer for the copy of it."""
+"""Copies of objects: with a prepared model in them, and of the dictionaries that their attributes are."""
 
 from __future__ import annotations
 
 import ast
 
+from accelify.heap.fields import OF
 from accelify.heap.locations import text_of
 from accelify.heap.run import Run
 from accelify.heap.values import Class, Container, Instance, Value
@@ -52,3 +53,20 @@ def _objects(run: Run, value: Value) -> list[Instance]:
             inner = [run.read(ref, name) for name in list(ref.fields) if name[0] != "#"]
             waiting += [(part, depth + 1) for part in inner if part is not None]
     return found
+
+
+def copied(run: Run, ref: Container, whole: Value) -> Value:
+    """What `copy` gives of a dictionary: writes to a copy of an object's attributes are none to the object.
+
+    Args:
+        run: the abstract run.
+        ref: the dictionary.
+        whole: the value that it is.
+    """
+    if ref.slot(OF) is None:
+        return whole
+    made = run.passing("dict", run.shared_loops())
+    for name, value in ref.looked_into().items():
+        if name.startswith("["):
+            run.store.set(made, name, value)
+    return Value(refs=(made,), type="dict")
