@@ -161,11 +161,11 @@ _OF_CAUSES = {
     "which is not prepared": "prepare it: `accelerator.prepare(...)`",
     "which is not divided between them": "give the DataLoader `sampler=DistributedSampler(...)`",
     "data that differ between them": "draw and choose them alike on all: with one seed, or as the main process does",
+    "as reduced by ": "reduce the sum and the number that it is divided by, each by itself",
 }
 # The same of a figure that is shown: the loss that it is made of is put right otherwise.
 _OF_FIGURES = {
     "is a mean by `": "multiply it by what its rows weigh, and reduce its sum and that of the weights, each by itself",
-    "as reduced by ": "reduce the sum and the number that it is divided by, each by itself",
 }
 
 
@@ -182,7 +182,7 @@ def says_what_to_do(message: str) -> bool:
 def with_way_out(finding: Finding) -> Finding:
     """A finding that is left to a person, with what to do about it at the end of its message."""
     is_loss = PUBLIC.get(finding.code, finding.code) == "ACC705"
-    ways = _OF_CAUSES if is_loss else {**_OF_CAUSES, **_OF_FIGURES}
+    ways = _OF_CAUSES if is_loss else {**_OF_FIGURES, **_OF_CAUSES}
     of_cause = next((way for cause, way in ways.items() if cause in finding.message), "")
     way = finding.mark or of_cause or by_hand(finding.code)
     if finding.fixable or finding.severity == "info" or not way or says_what_to_do(finding.message):
