@@ -17,48 +17,39 @@ LONG = (
 )
 
 
+def comment_of(code: str, name: str, message: str) -> str:
+    """What the comment says that a finding leaves in the script."""
+    conversion = convert_source(Source(PATH, frame(epoch="print(epoch)")))
+    left = Finding(
+        str(PATH), 10, 1, code, name, message,
+        severity=Severity.WARNING, safety=Safety.MANUAL, effort=5, fixable=False,
+    )  # fmt: skip
+    conversion.remaining.append(left)
+    mark([conversion])
+    (place,) = marked_places(Source(PATH, conversion.new_text), [])
+    return place.message
+
+
 @pytest.mark.parametrize(
     "way", ["gather it first", "put it together over the processes first (reduce or gather)"]
 )
 def test_a_comment_that_is_cut_says_what_to_do(way: str) -> None:
-    conversion = convert_source(Source(PATH, frame(epoch="print(epoch)")))
-    left = Finding(
-        str(PATH), 10, 1, "ACC701", "unproved-figure", f"{LONG}; {way}",
-        severity=Severity.WARNING, safety=Safety.MANUAL, effort=5, fixable=False,
-    )  # fmt: skip
-    conversion.remaining.append(left)
-    mark([conversion])
-    (place,) = marked_places(Source(PATH, conversion.new_text), [])
+    comment = comment_of("ACC701", "unproved-figure", f"{LONG}; {way}")
     # It ends with a clause, not inside of one.
-    assert place.message.endswith(f", from this rank's batch of `loader`; {way}")
-    assert len(place.message) < 240
+    assert comment.endswith(f", from this rank's batch of `loader`; {way}")
+    assert len(comment) < 240
 
 
 def test_a_long_way_out_stays_whole() -> None:
     way = "give backward what its rows weigh: `accelerator.backward(loss, weight=(target.reshape(-1) != -100).sum())`"
-    conversion = convert_source(Source(PATH, frame(epoch="print(epoch)")))
-    left = Finding(
-        str(PATH), 10, 1, "ACC705", "another-loss", f"the loss is no mean: {LONG}; {way}",
-        severity=Severity.WARNING, safety=Safety.MANUAL, effort=5, fixable=False,
-    )  # fmt: skip
-    conversion.remaining.append(left)
-    mark([conversion])
-    (place,) = marked_places(Source(PATH, conversion.new_text), [])
-    assert "the loss is no mean: what is printed is not" in place.message
-    assert place.message.endswith(f"; {way}")
+    comment = comment_of("ACC705", "another-loss", f"the loss is no mean: {LONG}; {way}")
+    assert "the loss is no mean: what is printed is not" in comment
+    assert comment.endswith(f"; {way}")
 
 
 def test_a_comment_is_not_cut_within_parentheses() -> None:
-    conversion = convert_source(Source(PATH, frame(epoch="print(epoch)")))
-    left = Finding(
-        str(PATH), 10, 1, "ACC715", "attribute-of-wrapper",
-        f"`f(x` is not there (not done: {LONG}); take the wrapper off first: `model.module`",
-        severity=Severity.WARNING, safety=Safety.MANUAL, effort=5, fixable=False,
-    )  # fmt: skip
-    conversion.remaining.append(left)
-    mark([conversion])
-    (place,) = marked_places(Source(PATH, conversion.new_text), [])
-    assert place.message.endswith(
+    message = f"`f(x` is not there (not done: {LONG}); take the wrapper off first: `model.module`"
+    assert comment_of("ACC715", "attribute-of-wrapper", message).endswith(
         "left by `accelify convert`: `f(x` is not there; take the wrapper off first: `model.module`"
     )
 

@@ -17,7 +17,7 @@ def import_root(script: Path, modules: Iterable[Path]) -> Path:
     """The folder under which a script and its modules find each other, in another place too.
 
     `project/driver/train.py` with `from driver.helper import Helper` needs `project`; with `from helper import Helper`
-    its own folder is enough.
+    the script's folder is enough.
 
     Args:
         script: without links.

@@ -132,8 +132,8 @@ def _ratio(mine: torch.Tensor, wanted: torch.Tensor) -> str:
     if not size or a.shape != b.shape:
         return ""
     factor = float(a @ b) / size
-    told = abs(factor) > 1e-6 and f"{factor:.4g}" != "1" and close(a, b * factor)
-    return f", {factor:.4g} times the original's" if told else ""
+    says_more = abs(factor) > 1e-6 and f"{factor:.4g}" != "1" and close(a, b * factor)
+    return f", {factor:.4g} times the original's" if says_more else ""
 
 
 def _why(mean: float, wanted: float, ranks: int) -> str:
